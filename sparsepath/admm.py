@@ -1,0 +1,297 @@
+"""ADMM beside a live model: F and Gamma for its weights W, and the pull between them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sparsepath.blocks import Blocks, Partition, kernels
+from sparsepath.errors import BadInput, checked_number
+from sparsepath.guard import Guard
+from sparsepath.layers import Layers, targets
+from sparsepath.penalties import Penalty, Radial
+from sparsepath.projections import Projection
+from sparsepath.residuals import ResidualBalancing, Residuals
+from sparsepath.support import Support
+
+
+class ADMM:
+    """Minimise L(W) + mu f(F) subject to W = F, where the user's own training loop moves W.
+
+    Add `proximity()` to the loss; after some epochs call `step()`; at the end take `support()`.
+    The model is never changed: F, Gamma and U live here, by parameter name.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        penalty: Penalty,
+        *,
+        rho: float,
+        mu: float = 0.0,
+        blocks: Partition = kernels,
+        layers: Layers = None,
+        guard: Guard | None = None,
+        balancing: ResidualBalancing | None = None,
+        fit_shape: bool = False,
+    ) -> None:
+        """Set F = W and Gamma = 0 for every chosen layer of the model.
+
+        With `balancing`, rho follows the relative residuals; with `fit_shape`, the penalty's shape
+        parameters count in units of each layer's median block norm.
+        """
+        if not isinstance(penalty, Penalty):
+            raise BadInput(f"A penalty such as L0() is needed, not {penalty!r}.")
+        chosen = targets(model, blocks, layers)
+        for target in chosen:
+            penalty.check(target.name, target.blocks)
+        self.model = model
+        self.partition = blocks
+        self.guard = guard
+        self.balancing = balancing
+        self.W: Mapping[str, nn.Parameter] = {t.name: t.weight for t in chosen}
+        self.blocks: Mapping[str, Blocks] = {t.name: t.blocks for t in chosen}
+        self._penalty = penalty
+        self._check_guard()
+        self._mu = checked_number("mu", mu, zero=True)
+        self._rho = checked_number("rho", rho)
+        self._F = {name: _companion(W) for name, W in self.W.items()}
+        self._Gamma = {name: _companion(W) for name, W in self.W.items()}
+        # U = F - Gamma / rho and rho itself are kept as tensors and updated in place, so that a
+        # captured or compiled training step sees every new value.
+        self._U = {name: _companion(W) for name, W in self.W.items()}
+        self._pull = {W.device: torch.empty((), device=W.device) for W in self.W.values()}
+        self.fit_shape = fit_shape
+        self._units = dict.fromkeys(self.W, 1.0)
+        self.restart()
+
+    @property
+    def F(self) -> Mapping[str, Tensor]:
+        """The sparse copy of each weight."""
+        return MappingProxyType(self._F)
+
+    @property
+    def Gamma(self) -> Mapping[str, Tensor]:
+        """The dual variable of each weight."""
+        return MappingProxyType(self._Gamma)
+
+    @property
+    def U(self) -> Mapping[str, Tensor]:
+        """Where the proximity pulls each weight: U = F - Gamma / rho."""
+        return MappingProxyType(self._U)
+
+    @property
+    def penalty(self) -> Penalty:
+        """The penalty f."""
+        return self._penalty
+
+    @property
+    def mu(self) -> float:
+        """The weight of the penalty."""
+        return self._mu
+
+    @mu.setter
+    def mu(self, mu: float) -> None:
+        self._mu = checked_number("mu", mu, zero=True)
+
+    @property
+    def rho(self) -> float:
+        """The strength of the pull between W and F."""
+        return self._rho
+
+    @rho.setter
+    def rho(self, rho: float) -> None:
+        self._rho = checked_number("rho", rho)
+        self._aim()
+
+    @property
+    def position(self) -> float:
+        """Where on its path this is: mu, or the count of a projection."""
+        return self._penalty.count if isinstance(self._penalty, Projection) else self._mu
+
+    @position.setter
+    def position(self, position: float) -> None:
+        if isinstance(self._penalty, Projection):
+            moved = self._penalty.at(position)
+            for name, blocks in self.blocks.items():
+                moved.check(name, blocks)
+            self._penalty = moved
+        else:
+            self.mu = position
+
+    def _check_guard(self) -> None:
+        if self.guard is None:
+            return
+        if not isinstance(self._penalty, Radial):
+            raise BadInput(
+                f"{self._penalty!r} counts its blocks and has no threshold to guard: "
+                f"leave the guard out."
+            )
+        for name, blocks in self.blocks.items():
+            if isinstance(blocks.cost, Tensor):
+                raise BadInput(
+                    f"The blocks of {name!r} have a cost each and so no common threshold to guard: "
+                    f"leave the guard out or give one cost per layer."
+                )
+
+    @torch.no_grad()
+    def _aim(self) -> None:
+        """Set U = F - Gamma / rho, in place."""
+        for pull in self._pull.values():
+            pull.fill_(self._rho)
+        for name, U in self._U.items():
+            torch.sub(self._F[name], self._Gamma[name], alpha=1 / self._rho, out=U)
+
+    def proximity(self) -> Tensor:
+        """rho/2 ||W - U||^2, to add to the loss (equation 7); its gradient is rho (W - U)."""
+        terms = [
+            0.5 * self._pull[W.device] * (W - self._U[name]).square().sum()
+            for name, W in self.W.items()
+        ]
+        return torch.stack([term.to(terms[0].device) for term in terms]).sum()
+
+    @torch.no_grad()
+    def step(self) -> Residuals:
+        """The sparsity step F = prox(W + Gamma / rho), then the dual step Gamma += rho (W - F)."""
+        squares: defaultdict[str, list[Tensor]] = defaultdict(list)
+        squares["W"] = self._finite_squares()
+        penalties = self.penalties
+        guarded = []
+        for name, W in self.W.items():
+            F, Gamma = self._F[name], self._Gamma[name]
+            V = self._V(name)
+            step = self._step(name, V, penalties[name])
+            if step != self._mu / self._rho:
+                guarded.append(name)
+            F_new = penalties[name].prox(V, self.blocks[name], step)
+            moved = torch.sub(F_new, F, out=V)
+            squares["F - F_previous"].append(_square(moved))
+            F.copy_(F_new)
+            gap = torch.sub(W, F, out=V)
+            Gamma.add_(gap, alpha=self._rho)
+            squares["W - F"].append(_square(gap))
+            squares["F"].append(_square(F))
+            squares["Gamma"].append(_square(Gamma))
+        self._aim()
+        # Read only now: on a GPU each reading waits for all work before it.
+        norms = {what: math.sqrt(sum(map(float, terms))) for what, terms in squares.items()}
+        residuals = Residuals.of(norms, self._rho, tuple(guarded))
+        if self.balancing is not None:
+            self.rho = self.balancing(self._rho, residuals)
+        return residuals
+
+    def _V(self, name: str) -> Tensor:
+        return torch.add(self.W[name], self._Gamma[name], alpha=1 / self._rho)
+
+    def _finite_squares(self) -> list[Tensor]:
+        """||W||^2, checked before anything changes: a prox would turn NaN into an innocent zero."""
+        squares = [_square(W) for W in self.W.values()]
+        for name, square in zip(self.W, squares, strict=True):
+            if not math.isfinite(float(square)):
+                raise BadInput(
+                    f"{name!r} is no longer finite: lower the learning rate or rho = {self._rho:g} "
+                    f"and go back to an earlier state."
+                )
+        return squares
+
+    @property
+    def penalties(self) -> Mapping[str, Penalty]:
+        """The penalty of each weight: in its own units, or with its share of a common count."""
+        if isinstance(self._penalty, Radial):
+            return {name: self._penalty.scaled(unit) for name, unit in self._units.items()}
+        return self._penalty.per_layer({n: b.norms(self._V(n)) for n, b in self.blocks.items()})
+
+    def _step(self, name: str, V: Tensor, penalty: Penalty) -> float:
+        """mu / rho, or less where the guard lowers the threshold that it means."""
+        step = self._mu / self._rho
+        if self.guard is None or step == 0:
+            return step
+        assert isinstance(penalty, Radial)
+        blocks = self.blocks[name]
+        assert isinstance(blocks.cost, float)
+        threshold = penalty.threshold(step * blocks.cost)
+        allowed = self.guard(blocks.norms(V), threshold)
+        if allowed > threshold:
+            raise BadInput(
+                f"{self.guard!r} raised the threshold of {name!r}; a guard may only lower it."
+            )
+        return step if allowed == threshold else penalty.step_at(allowed) / blocks.cost
+
+    def support(self) -> Support:
+        """The blocks of F that are not zero."""
+        return Support({n: b.mask(b.alive(self._F[n])) for n, b in self.blocks.items()})
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Start anew from the weights as they are: F = W, Gamma = 0."""
+        for name, W in self.W.items():
+            self._F[name].copy_(W)
+            self._Gamma[name].zero_()
+            if self.fit_shape:
+                self._units[name] = _median_norm(name, W, self.blocks[name])
+        self._aim()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that `load_state_dict` needs to go on: copies of F and Gamma, and plain numbers."""
+        return {
+            "F": {name: F.clone() for name, F in self._F.items()},
+            "Gamma": {name: Gamma.clone() for name, Gamma in self._Gamma.items()},
+            "rho": self._rho,
+            "units": dict(self._units),
+            "penalty": self._penalty.identity,
+            "position": self.position,
+            "blocks": repr(self.partition),
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of an ADMM of the same model, blocks and penalty; check it first."""
+        missing = {"F", "Gamma", "rho", "units", "penalty", "position", "blocks"} - set(state)
+        if missing:
+            raise BadInput(f"This is no state of an ADMM: it lacks {sorted(missing)}.")
+        for what, own in (("penalty", self._penalty.identity), ("blocks", repr(self.partition))):
+            if state[what] != own:
+                raise BadInput(f"This state was made with {what} {state[what]}, not with {own}.")
+        for kind in ("F", "Gamma"):
+            tensors = state[kind]
+            if list(tensors) != list(self.W):
+                raise BadInput(
+                    f"This state belongs to another model or choice of layers: it has {kind} for "
+                    f"{sorted(tensors)}, not for {sorted(self.W)}."
+                )
+            for name, W in self.W.items():
+                if tensors[name].shape != W.shape:
+                    raise BadInput(
+                        f"This state belongs to another model: its {kind} of {name!r} has shape "
+                        f"{tuple(tensors[name].shape)}, not {tuple(W.shape)}."
+                    )
+        rho = checked_number("rho", state["rho"])
+        self.position = state["position"]
+        for name in self.W:
+            self._F[name].copy_(state["F"][name])
+            self._Gamma[name].copy_(state["Gamma"][name])
+        self._units = {name: float(state["units"][name]) for name in self.W}
+        self.rho = rho
+
+
+def _companion(W: Tensor) -> Tensor:
+    """Room for a tensor beside W: on its device, in its memory order, in float32 or better."""
+    return torch.zeros_like(
+        W, dtype=torch.promote_types(W.dtype, torch.float32), requires_grad=False
+    )
+
+
+def _square(tensor: Tensor) -> Tensor:
+    return tensor.square().sum(dtype=torch.float64)
+
+
+def _median_norm(name: str, W: Tensor, blocks: Blocks) -> float:
+    norm = blocks.norms(W)
+    living = norm[norm > 0]
+    if not len(living):
+        raise BadInput(f"Every block of {name!r} is zero, so it has no norm to fit a shape to.")
+    return float(living.median())

@@ -1,0 +1,26 @@
+"""The one exception for bad input: a sentence that quotes what was given and says what to do."""
+
+import math
+from numbers import Real
+
+
+class BadInput(ValueError):
+    """Input that cannot be used; its message is one sentence for the person who gave it."""
+
+
+def checked_number(name: str, value: object, *, zero: bool = False) -> float:
+    """`value` as a finite float above zero, or at least zero when `zero` is allowed."""
+    bound = "zero or more" if zero else "above zero"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise BadInput(f"{name} must be a number {bound}, not {value!r} ({type(value).__name__}).")
+    number = float(value)
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        raise BadInput(f"{name} must be a finite number {bound}, not {value!r}.")
+    return number
+
+
+def checked_count(name: str, value: object, *, least: int = 1) -> int:
+    """`value` as a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise BadInput(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    return value

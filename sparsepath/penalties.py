@@ -1,0 +1,157 @@
+"""Penalties on block norms with their exact prox: the paper's l1 and l0, and l1/2."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from sparsepath.blocks import Blocks, norms
+from sparsepath.errors import checked_number
+
+
+class Penalty(ABC):
+    """A sparsity penalty f with the exact solution of the sparsity step."""
+
+    @abstractmethod
+    def value(self, F: Tensor, blocks: Blocks) -> Tensor:
+        """f(F), summed over blocks."""
+
+    @abstractmethod
+    def prox(self, V: Tensor, blocks: Blocks, step: float) -> Tensor:
+        """The global minimiser over F of step * f(F) + 1/2 ||F - V||^2, where step = mu / rho."""
+
+    @property
+    def identity(self) -> str:
+        """What must be equal for saved state to go on with this penalty."""
+        return repr(self)
+
+    def check(self, name: str, blocks: Blocks) -> None:
+        """Refuse blocks that this penalty cannot take, naming the weight."""
+        return
+
+    def per_layer(self, norms: Mapping[str, Tensor]) -> Mapping[str, "Penalty"]:
+        """The penalty each layer takes once the norms of all layers are known."""
+        return dict.fromkeys(norms, self)
+
+
+class Radial(Penalty):
+    """A sum over blocks of cost * phi(||block||): its prox scales each block towards zero."""
+
+    @abstractmethod
+    def phi(self, t: Tensor) -> Tensor:
+        """The penalty of one block of norm t."""
+
+    @abstractmethod
+    def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
+        """The global minimiser over t >= 0 of s * phi(t) + 1/2 (t - x)^2; zero wins a tie."""
+
+    @abstractmethod
+    def threshold(self, step: float) -> float:
+        """The largest norm that the prox at this step sets to zero."""
+
+    @abstractmethod
+    def step_at(self, threshold: float) -> float:
+        """The step whose threshold this is: the inverse of `threshold`."""
+
+    def scaled(self, unit: float) -> Self:
+        """This penalty with its shape parameters counted in another unit of the block norm."""
+        return self
+
+    def value(self, F: Tensor, blocks: Blocks) -> Tensor:
+        """f(F) = sum over blocks of cost * phi(||block||)."""
+        norm = blocks.norms(F)
+        return (_on(blocks.cost, norm) * self.phi(norm)).sum()
+
+    @torch.no_grad()
+    def prox(self, V: Tensor, blocks: Blocks, step: float) -> Tensor:
+        """The sparsity step, block by block, a cacheful at a time: V is read and F written once."""
+        step = checked_number("step", step, zero=True)
+        if step == 0:
+            return V.clone()
+        F = torch.empty_like(V)
+        source, target = blocks.of(V), blocks.of(F)
+        for slab in blocks.slabs():
+            v = source[slab]
+            x = norms(v, blocks.inside)
+            cost = blocks.cost[slab] if isinstance(blocks.cost, Tensor) else blocks.cost
+            t = self.shrunk(x, step * _on(cost, x))
+            # Where t is x the ratio is exactly 1, so a block that survives l0 is not touched; a
+            # selected zero is +0, a multiplied one could be -0 or, from an infinite weight, NaN.
+            target[slab] = torch.where(t > 0, v * (t / x), 0.0)
+        return F
+
+
+def _on(cost: float | Tensor, like: Tensor) -> float | Tensor:
+    return cost.to(like) if isinstance(cost, Tensor) else cost
+
+
+@dataclass(frozen=True)
+class L1(Radial):
+    """Group lasso, phi(t) = t: the soft threshold at step (equation 9)."""
+
+    def phi(self, t: Tensor) -> Tensor:
+        """The norm itself."""
+        return t
+
+    def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
+        """The norm less the step."""
+        return (x - s).clamp_(min=0)
+
+    def threshold(self, step: float) -> float:
+        """The paper's a = mu / rho."""
+        return step
+
+    def step_at(self, threshold: float) -> float:
+        """The threshold itself."""
+        return threshold
+
+
+@dataclass(frozen=True)
+class L0(Radial):
+    """Number of non-zero blocks, phi(t) = 1 for t > 0: the hard threshold (equation 10)."""
+
+    def phi(self, t: Tensor) -> Tensor:
+        """One for a block that lives."""
+        return (t > 0).to(t.dtype)
+
+    def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
+        """All or nothing."""
+        b = torch.sqrt(2 * s) if isinstance(s, Tensor) else math.sqrt(2 * s)
+        return torch.where(x > b, x, 0.0)
+
+    def threshold(self, step: float) -> float:
+        """The paper's b = sqrt(2 mu / rho)."""
+        return math.sqrt(2 * step)
+
+    def step_at(self, threshold: float) -> float:
+        """Half the threshold's square."""
+        return threshold**2 / 2
+
+
+@dataclass(frozen=True)
+class L12(Radial):
+    """The l_{1/2} penalty, phi(t) = sqrt(t): half thresholding (Xu et al. 2012)."""
+
+    def phi(self, t: Tensor) -> Tensor:
+        """The root of the norm."""
+        return t.sqrt()
+
+    def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
+        """The largest root of the cubic in sqrt(t), by its cosine form, above the jump."""
+        above = x > 1.5 * s ** (2 / 3)
+        # At the jump the argument is sqrt(1/2); the clamp only serves blocks below it.
+        angle = torch.arccos((s / 4 * (x / 3) ** -1.5).clamp(max=1))
+        t = 2 / 3 * x * (1 + torch.cos(2 / 3 * (math.pi - angle)))
+        return torch.where(above, t, 0.0)
+
+    def threshold(self, step: float) -> float:
+        """Three halves of the step's cubic root squared."""
+        return float(1.5 * step ** (2 / 3))
+
+    def step_at(self, threshold: float) -> float:
+        """The inverse power."""
+        return float((threshold / 1.5) ** 1.5)

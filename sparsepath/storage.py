@@ -1,0 +1,80 @@
+"""Files that are whole or absent: every write goes to a neighbour first and is then renamed."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from sparsepath.errors import BadInput
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary neighbour of `path`, then put it in place in one move."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    neighbour = Path(name)
+    try:
+        write(neighbour)
+        with neighbour.open("rb") as file:
+            os.fsync(file.fileno())
+        neighbour.chmod(0o666 & ~_umask())
+        neighbour.replace(path)
+    finally:
+        neighbour.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+
+    def write(neighbour: Path) -> None:
+        neighbour.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON atomically, readable and with a stable order of keys."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read a JSON object, or say which file is damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{str(path)!r} cannot be read as JSON ({error}); restore or delete it."
+        ) from error
+    if not isinstance(content, dict):
+        raise BadInput(f"{str(path)!r} should hold a JSON object, not {type(content).__name__}.")
+    return content
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]
+) -> None:
+    """Write tensors and a text header atomically as safetensors."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, lambda neighbour: save_file(plain, neighbour, dict(header)))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Read tensors and the text header of a safetensors file, or say that it is not one."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error

@@ -1,5 +1,6 @@
 """ADMM beside a live model: F and Gamma for its weights W, and the pull between them."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sparsepath.blocks import Blocks, Partition, kernels
+from sparsepath.blocks import Blocks, Partition, kernels, spoken
 from sparsepath.errors import BadInput, checked_number
 from sparsepath.guard import Guard
 from sparsepath.layers import Layers, targets
@@ -47,8 +48,6 @@ class ADMM:
         if not isinstance(penalty, Penalty):
             raise BadInput(f"A penalty such as L0() is needed, not {penalty!r}.")
         chosen = targets(model, blocks, layers)
-        for target in chosen:
-            penalty.check(target.name, target.blocks)
         self.model = model
         self.partition = blocks
         self.guard = guard
@@ -56,6 +55,7 @@ class ADMM:
         self.W: Mapping[str, nn.Parameter] = {t.name: t.weight for t in chosen}
         self.blocks: Mapping[str, Blocks] = {t.name: t.blocks for t in chosen}
         self._penalty = penalty
+        penalty.check(self.blocks)
         self._check_guard()
         self._mu = checked_number("mu", mu, zero=True)
         self._rho = checked_number("rho", rho)
@@ -64,7 +64,7 @@ class ADMM:
         # U = F - Gamma / rho and rho itself are kept as tensors and updated in place, so that a
         # captured or compiled training step sees every new value.
         self._U = {name: _companion(W) for name, W in self.W.items()}
-        self._pull = {W.device: torch.empty((), device=W.device) for W in self.W.values()}
+        self._pull = {(U.device, U.dtype): U.new_empty(()) for U in self._U.values()}
         self.fit_shape = fit_shape
         self._units = dict.fromkeys(self.W, 1.0)
         self.restart()
@@ -117,8 +117,7 @@ class ADMM:
     def position(self, position: float) -> None:
         if isinstance(self._penalty, Projection):
             moved = self._penalty.at(position)
-            for name, blocks in self.blocks.items():
-                moved.check(name, blocks)
+            moved.check(self.blocks)
             self._penalty = moved
         else:
             self.mu = position
@@ -149,8 +148,8 @@ class ADMM:
     def proximity(self) -> Tensor:
         """rho/2 ||W - U||^2, to add to the loss (equation 7); its gradient is rho (W - U)."""
         terms = [
-            0.5 * self._pull[W.device] * (W - self._U[name]).square().sum()
-            for name, W in self.W.items()
+            0.5 * self._pull[U.device, U.dtype] * (self.W[name] - U).square().sum()
+            for name, U in self._U.items()
         ]
         return torch.stack([term.to(terms[0].device) for term in terms]).sum()
 
@@ -160,14 +159,13 @@ class ADMM:
         squares: defaultdict[str, list[Tensor]] = defaultdict(list)
         squares["W"] = self._finite_squares()
         penalties = self.penalties
-        guarded = []
+        # Every guard is asked before anything changes: one that raises a threshold is refused.
+        steps = {name: self._step(name, penalties[name]) for name in self.W}
+        guarded = tuple(name for name in self.W if steps[name] != self._mu / self._rho)
         for name, W in self.W.items():
             F, Gamma = self._F[name], self._Gamma[name]
             V = self._V(name)
-            step = self._step(name, V, penalties[name])
-            if step != self._mu / self._rho:
-                guarded.append(name)
-            F_new = penalties[name].prox(V, self.blocks[name], step)
+            F_new = penalties[name].prox(V, self.blocks[name], steps[name])
             moved = torch.sub(F_new, F, out=V)
             squares["F - F_previous"].append(_square(moved))
             F.copy_(F_new)
@@ -179,7 +177,7 @@ class ADMM:
         self._aim()
         # Read only now: on a GPU each reading waits for all work before it.
         norms = {what: math.sqrt(sum(map(float, terms))) for what, terms in squares.items()}
-        residuals = Residuals.of(norms, self._rho, tuple(guarded))
+        residuals = Residuals.of(norms, self._rho, guarded)
         if self.balancing is not None:
             self.rho = self.balancing(self._rho, residuals)
         return residuals
@@ -205,16 +203,16 @@ class ADMM:
             return {name: self._penalty.scaled(unit) for name, unit in self._units.items()}
         return self._penalty.per_layer({n: b.norms(self._V(n)) for n, b in self.blocks.items()})
 
-    def _step(self, name: str, V: Tensor, penalty: Penalty) -> float:
+    def _step(self, name: str, penalty: Penalty) -> float:
         """mu / rho, or less where the guard lowers the threshold that it means."""
         step = self._mu / self._rho
         if self.guard is None or step == 0:
             return step
         assert isinstance(penalty, Radial)
         blocks = self.blocks[name]
-        assert isinstance(blocks.cost, float)
+        assert not isinstance(blocks.cost, Tensor)
         threshold = penalty.threshold(step * blocks.cost)
-        allowed = self.guard(blocks.norms(V), threshold)
+        allowed = self.guard(blocks.norms(self._V(name)), threshold)
         if allowed > threshold:
             raise BadInput(
                 f"{self.guard!r} raised the threshold of {name!r}; a guard may only lower it."
@@ -232,7 +230,10 @@ class ADMM:
             self._F[name].copy_(W)
             self._Gamma[name].zero_()
             if self.fit_shape:
-                self._units[name] = _median_norm(name, W, self.blocks[name])
+                norm = self.blocks[name].norms(W)
+                living = norm[norm > 0]
+                # A layer that is empty keeps its unit: there is nothing to measure, or to shrink.
+                self._units[name] = float(living.median()) if len(living) else self._units[name]
         self._aim()
 
     def state_dict(self) -> dict[str, Any]:
@@ -244,7 +245,7 @@ class ADMM:
             "units": dict(self._units),
             "penalty": self._penalty.identity,
             "position": self.position,
-            "blocks": repr(self.partition),
+            "blocks": spoken(self.partition),
         }
 
     @torch.no_grad()
@@ -253,22 +254,21 @@ class ADMM:
         missing = {"F", "Gamma", "rho", "units", "penalty", "position", "blocks"} - set(state)
         if missing:
             raise BadInput(f"This is no state of an ADMM: it lacks {sorted(missing)}.")
-        for what, own in (("penalty", self._penalty.identity), ("blocks", repr(self.partition))):
+        for what, own in (("penalty", self._penalty.identity), ("blocks", spoken(self.partition))):
             if state[what] != own:
                 raise BadInput(f"This state was made with {what} {state[what]}, not with {own}.")
-        for kind in ("F", "Gamma"):
-            tensors = state[kind]
-            if list(tensors) != list(self.W):
+        for kind in ("F", "Gamma", "units"):
+            if set(state[kind]) != set(self.W):
                 raise BadInput(
                     f"This state belongs to another model or choice of layers: it has {kind} for "
-                    f"{sorted(tensors)}, not for {sorted(self.W)}."
+                    f"{sorted(state[kind])}, not for {sorted(self.W)}."
                 )
-            for name, W in self.W.items():
-                if tensors[name].shape != W.shape:
-                    raise BadInput(
-                        f"This state belongs to another model: its {kind} of {name!r} has shape "
-                        f"{tuple(tensors[name].shape)}, not {tuple(W.shape)}."
-                    )
+        for kind, name in itertools.product(("F", "Gamma"), self.W):
+            if (shape := state[kind][name].shape) != self.W[name].shape:
+                raise BadInput(
+                    f"This state belongs to another model: its {kind} of {name!r} has shape "
+                    f"{tuple(shape)}, not {tuple(self.W[name].shape)}."
+                )
         rho = checked_number("rho", state["rho"])
         self.position = state["position"]
         for name in self.W:
@@ -286,12 +286,6 @@ def _companion(W: Tensor) -> Tensor:
 
 
 def _square(tensor: Tensor) -> Tensor:
-    return tensor.square().sum(dtype=torch.float64)
-
-
-def _median_norm(name: str, W: Tensor, blocks: Blocks) -> float:
-    norm = blocks.norms(W)
-    living = norm[norm > 0]
-    if not len(living):
-        raise BadInput(f"Every block of {name!r} is zero, so it has no norm to fit a shape to.")
-    return float(living.median())
+    # Not in the half precision of a weight, where squares soon under- or overflow.
+    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    return wide.square().sum(dtype=torch.float64)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.parameter import is_lazy
 
 from sparsepath.errors import BadInput, checked_count
 
@@ -17,11 +18,15 @@ SLAB = 1 << 19
 
 def norms(view: Tensor, inside: tuple[int, ...]) -> Tensor:
     """||block|| over the axes `inside`, kept as axes of length one, in float32 or better."""
+    dtype = _at_least_float32(view.dtype)
     if not inside:
-        return view.abs().to(_at_least_float32(view.dtype))
-    norm: Tensor = torch.linalg.vector_norm(
-        view, dim=inside, keepdim=True, dtype=_at_least_float32(view.dtype)
-    )
+        return view.abs().to(dtype)
+    last = len(inside)
+    if view.is_contiguous() and inside == tuple(range(view.dim() - last, view.dim())):
+        # One long axis is reduced several times faster than the two short ones of a kernel.
+        flat: Tensor = torch.linalg.vector_norm(view.flatten(-last), dim=-1, dtype=dtype)
+        return flat.reshape(*flat.shape, *[1] * last)
+    norm: Tensor = torch.linalg.vector_norm(view, dim=inside, keepdim=True, dtype=dtype)
     return norm
 
 
@@ -115,6 +120,8 @@ def axes_of(layer: nn.Module) -> Axes | None:
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, Tensor) or not isinstance(layer, (nn.Linear, _ConvNd)):
         return None
+    if is_lazy(weight):
+        raise BadInput(f"{layer} has no weights yet: run it on an example first.")
     first, second, *taps = weight.shape
     if isinstance(layer, nn.Linear):
         return [[Part("out", first)], [Part("in", second)]]
@@ -165,6 +172,11 @@ class NamedPartition:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def spoken(function: object) -> str:
+    """A partition or a cost by its name: unlike a function's repr, alike in every process."""
+    return getattr(function, "__qualname__", None) or repr(function)
 
 
 def _named(name: str, *inside: str, linear: tuple[str, ...] | None = None) -> NamedPartition:
@@ -239,7 +251,11 @@ class weighted:
                 f"The costs of {layer} have shape {tuple(values.shape)}; "
                 f"give one number or one per block, shaped {blocks.grid}."
             )
-        return replace(blocks, cost=cost if values.dim() else float(values))
+        own = torch.as_tensor(cost) if values.dim() else float(values)
+        return replace(blocks, cost=own * blocks.cost)
+
+    def __repr__(self) -> str:
+        return f"weighted({spoken(self.partition)}, {spoken(self.cost)})"
 
 
 def sqrt_size(layer: nn.Module, blocks: Blocks) -> float:

@@ -137,7 +137,7 @@ class LogSum(Radial):
         return _best(x, s, self.phi, [torch.zeros_like(x), t])
 
     def threshold(self, step: float) -> float:
-        """The least over t of step * phi(t) / t + t / 2, a convex function; at 0 for small steps."""
+        """The least over t of step * phi(t) / t + t / 2, which is convex; at 0 for small steps."""
         if step <= self.theta**2:
             return step / self.theta
         return _least(

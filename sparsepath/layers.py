@@ -7,7 +7,7 @@ from typing import cast
 
 from torch import nn
 
-from sparsepath.blocks import Blocks, Partition
+from sparsepath.blocks import Blocks, Partition, spoken
 from sparsepath.errors import BadInput
 
 Predicate = Callable[[str, nn.Module], bool]
@@ -27,11 +27,28 @@ class Target:
 
 def targets(model: nn.Module, partition: Partition, layers: Layers = None) -> tuple[Target, ...]:
     """The weights of the chosen layers with their blocks, in the model's own order."""
-    cut = {name: blocks for name, layer in model.named_modules() if (blocks := partition(layer))}
+    cut = {name: to for name, layer in model.named_modules() if (to := _cut(partition, layer))}
     if not cut:
-        raise BadInput(f"{partition!r} cuts no layer of this {type(model).__name__} into blocks.")
+        raise BadInput(
+            f"{spoken(partition)} cuts no layer of this {type(model).__name__} into blocks."
+        )
     chosen = _chosen(model, layers, list(cut))
-    return tuple(_target(name, model.get_submodule(name), cut[name]) for name in chosen)
+    found = tuple(_target(name, model.get_submodule(name), cut[name]) for name in chosen)
+    first: dict[nn.Parameter, str] = {}
+    for target in found:
+        if (name := first.setdefault(target.weight, target.name)) != target.name:
+            raise BadInput(
+                f"{name!r} and {target.name!r} are one shared parameter: leave one layer out."
+            )
+    return found
+
+
+def _cut(partition: Partition, layer: nn.Module) -> Blocks | BadInput | None:
+    """The layer's blocks, or why it has none, which matters only if the layer is chosen."""
+    try:
+        return partition(layer)
+    except BadInput as refusal:
+        return refusal
 
 
 def _chosen(model: nn.Module, layers: Layers, names: list[str]) -> list[str]:
@@ -65,7 +82,9 @@ def _predicate(choice: Choice) -> Predicate:
     raise BadInput(f"Layers are chosen by name pattern, type or predicate, not by {choice!r}.")
 
 
-def _target(layer_name: str, layer: nn.Module, blocks: Blocks) -> Target:
+def _target(layer_name: str, layer: nn.Module, blocks: Blocks | BadInput) -> Target:
+    if isinstance(blocks, BadInput):
+        raise blocks
     name = f"{layer_name}.weight" if layer_name else "weight"
     weight = layer.weight
     if not isinstance(weight, nn.Parameter):

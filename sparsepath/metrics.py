@@ -28,7 +28,7 @@ class Sparsity:
 
 def sparsity(model: nn.Module, blocks: Mapping[str, Blocks]) -> Sparsity:
     """Count the zeros of a model whose sparsified weights are cut into `blocks`."""
-    parameters = dict(model.named_parameters())
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     total = {name: cut.count for name, cut in blocks.items()}
     zero = {name: int((~cut.alive(parameters[name])).sum()) for name, cut in blocks.items()}
     sparsified = [parameters[name] for name in blocks]
@@ -37,7 +37,7 @@ def sparsity(model: nn.Module, blocks: Mapping[str, Blocks]) -> Sparsity:
         zero_blocks=zero,
         of_blocks=sum(zero.values()) / sum(total.values()),
         of_sparsified=_zero_share(sparsified),
-        of_model=_zero_share(list(parameters.values())),
+        of_model=_zero_share(list(model.parameters())),
     )
 
 
@@ -71,18 +71,19 @@ def macs(model: nn.Module, example: Tensor) -> Macs:
         assert isinstance(weight, Tensor)
         # A transposed convolution uses each weight once per input position, all others per output.
         walked = inputs[0] if getattr(layer, "transposed", False) else output
-        channels = walked.shape[1] if isinstance(layer, _ConvNd) else walked.shape[-1]
-        uses = walked.numel() // channels
+        # Counted from the end, where an input without a batch has its channels too.
+        uses = walked.numel() // walked.shape[1 - weight.dim()]
         dense += uses * weight.numel()
         sparse += uses * int((weight != 0).sum())
 
     layers = [layer for layer in model.modules() if isinstance(layer, (nn.Linear, _ConvNd))]
     handles = [layer.register_forward_hook(count) for layer in layers]
-    training = model.training
+    training = {module: module.training for module in model.modules()}
     try:
         model.eval()(example)
     finally:
-        model.train(training)
+        for module, mode in training.items():
+            module.training = mode
         for handle in handles:
             handle.remove()
     return Macs(dense, sparse)

@@ -12,6 +12,7 @@ from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput, checked_count, checked_number
 from sparsepath.metrics import Sparsity, sparsity
 from sparsepath.penalties import Radial
+from sparsepath.projections import Projection
 from sparsepath.residuals import Residuals
 from sparsepath.support import Support
 
@@ -202,14 +203,19 @@ def _evaluate_F(admm: ADMM, evaluate: Evaluate) -> float:
 def _checked_mus(admm: ADMM, mus: Sequence[float]) -> list[float]:
     if not len(mus):
         raise BadInput("A path needs at least one mu, and an empty list was given.")
-    rising = isinstance(admm.penalty, Radial)
+    rising = not isinstance(admm.penalty, Projection)
+    for mu in mus:
+        if isinstance(admm.penalty, Projection):
+            admm.penalty.at(mu).check(admm.blocks)
+        else:
+            checked_number("mu", mu, zero=True)
     for before, after in itertools.pairwise(mus):
         if (after <= before) if rising else (after >= before):
             raise BadInput(
                 f"A path goes from dense to sparse: {'mu must grow' if rising else 'counts fall'}, "
                 f"but {after!r} follows {before!r}."
             )
-    return [checked_number("mu", mu, zero=True) for mu in mus] if rising else list(mus)
+    return [float(mu) for mu in mus] if rising else list(mus)
 
 
 def mu_range(
@@ -217,13 +223,15 @@ def mu_range(
 ) -> list[float]:
     """Log-spaced mu that would zero, at once, these shares of the blocks that live now."""
     checked_count("points", points)
+    if not 0 <= reach[0] < reach[1] <= 1:
+        raise BadInput(f"A path reaches from a share of the blocks to a larger one, not {reach!r}.")
     if not isinstance(admm.penalty, Radial):
-        raise BadInput(f"{admm.penalty!r} walks counts of blocks and has no mu: give the counts.")
+        raise BadInput(f"{admm.penalty!r} has no threshold to find mu by: give the path's points.")
     critical = sorted(pair for name in admm.W for pair in _critical_mus(admm, name))
     if not critical:
         raise BadInput("Every block of this model is zero: there is no path to walk.")
     mu_min, mu_max = (_quantile(critical, share) for share in reach)
-    if points == 1:
+    if points == 1 or mu_min == mu_max:
         return [mu_max]
     growth = math.log(mu_max / mu_min) / (points - 1)
     return [mu_min * math.exp(growth * k) for k in range(points)]
@@ -231,15 +239,23 @@ def mu_range(
 
 def _critical_mus(admm: ADMM, name: str, sample: int = 200) -> list[tuple[float, float]]:
     """The mu that would zero a block, at evenly spaced ranks, and how many blocks it stands for."""
-    norm = admm.blocks[name].norms(admm.W[name].detach()).flatten()
-    living = norm[norm > 0].sort().values
-    ranks = torch.linspace(0, len(living) - 1, min(sample, len(living))).round().long()
-    penalty = admm.penalties[name]
+    blocks, penalty = admm.blocks[name], admm.penalties[name]
     assert isinstance(penalty, Radial)
-    cost = float(torch.as_tensor(admm.blocks[name].cost).mean())
+    norm = blocks.norms(admm.W[name].detach()).flatten()
+    living = norm.argsort()[int((norm == 0).sum()) :]
+    # In float64: float32 would round the last of many million ranks past the end.
+    ranks = torch.linspace(
+        0, len(living) - 1, min(sample, len(living)), dtype=torch.float64, device=norm.device
+    )
+    chosen = living[ranks.round().long()]
+    cost = (
+        blocks.cost.to(norm).flatten()[chosen]
+        if isinstance(blocks.cost, Tensor)
+        else torch.full_like(ranks, blocks.cost)
+    )
     return [
-        (admm.rho * penalty.step_at(x) / cost, len(living) / len(ranks))
-        for x in living[ranks.to(living.device)].tolist()
+        (admm.rho * penalty.step_at(x) / c, len(living) / len(chosen))
+        for x, c in zip(norm[chosen].tolist(), cost.tolist(), strict=True)
     ]
 
 

@@ -21,7 +21,7 @@ class Penalty(ABC):
         """f(F), summed over blocks."""
 
     @abstractmethod
-    def prox(self, V: Tensor, blocks: Blocks, step: float) -> Tensor:
+    def prox(self, V: Tensor, blocks: Blocks, step: float, *, out: Tensor | None = None) -> Tensor:
         """The global minimiser over F of step * f(F) + 1/2 ||F - V||^2, where step = mu / rho."""
 
     @property
@@ -29,8 +29,8 @@ class Penalty(ABC):
         """What must be equal for saved state to go on with this penalty."""
         return repr(self)
 
-    def check(self, name: str, blocks: Blocks) -> None:
-        """Refuse blocks that this penalty cannot take, naming the weight."""
+    def check(self, blocks: Mapping[str, Blocks]) -> None:
+        """Refuse blocks that this penalty cannot take, naming their weight."""
         return
 
     def per_layer(self, norms: Mapping[str, Tensor]) -> Mapping[str, "Penalty"]:
@@ -67,21 +67,20 @@ class Radial(Penalty):
         return (_on(blocks.cost, norm) * self.phi(norm)).sum()
 
     @torch.no_grad()
-    def prox(self, V: Tensor, blocks: Blocks, step: float) -> Tensor:
+    def prox(self, V: Tensor, blocks: Blocks, step: float, *, out: Tensor | None = None) -> Tensor:
         """The sparsity step, block by block, a cacheful at a time: V is read and F written once."""
         step = checked_number("step", step, zero=True)
+        F = torch.empty_like(V) if out is None else out
         if step == 0:
-            return V.clone()
-        F = torch.empty_like(V)
+            return F.copy_(V)
         source, target = blocks.of(V), blocks.of(F)
         for slab in blocks.slabs():
             v = source[slab]
             x = norms(v, blocks.inside)
             cost = blocks.cost[slab] if isinstance(blocks.cost, Tensor) else blocks.cost
             t = self.shrunk(x, step * _on(cost, x))
-            # Where t is x the ratio is exactly 1, so a block that survives l0 is not touched; a
-            # selected zero is +0, a multiplied one could be -0 or, from an infinite weight, NaN.
-            target[slab] = torch.where(t > 0, v * (t / x), 0.0)
+            # Where t is x the ratio is exactly 1: a block that survives l0 is not touched.
+            torch.mul(v, torch.where(t > 0, t / x, 0.0), out=target[slab])
         return F
 
 

@@ -30,6 +30,14 @@ class Projection(Penalty):
     def at(self, count: float) -> Self:
         """This projection with another count: one point of the path."""
 
+    def check(self, blocks: Mapping[str, Blocks]) -> None:
+        """Refuse costs."""
+        for name, cut in blocks.items():
+            if isinstance(cut.cost, Tensor) or cut.cost != 1:
+                raise BadInput(
+                    f"{self} counts its blocks, whatever their cost: leave that of {name!r} out."
+                )
+
     def value(self, F: Tensor, blocks: Blocks) -> Tensor:
         """Zero for an allowed F, infinity for any other."""
         norm = blocks.norms(F)
@@ -37,11 +45,15 @@ class Projection(Penalty):
         return norm.new_tensor(0.0 if allowed else math.inf)
 
     @torch.no_grad()
-    def prox(self, V: Tensor, blocks: Blocks, step: float = 0.0) -> Tensor:
+    def prox(
+        self, V: Tensor, blocks: Blocks, step: float = 0.0, *, out: Tensor | None = None
+    ) -> Tensor:
         """The nearest allowed F: the kept blocks as they are, all others zero."""
         checked_number("step", step, zero=True)
+        F = torch.empty_like(V) if out is None else out
         keep = self.kept(blocks.norms(V), blocks)
-        return torch.where(keep, blocks.of(V), 0.0).reshape(V.shape)
+        blocks.of(F).copy_(torch.where(keep, blocks.of(V), 0.0))
+        return F
 
 
 def _largest(norm: Tensor, k: int) -> Tensor:
@@ -82,10 +94,16 @@ class TopK(Projection):
         """The same projection with k blocks."""
         return replace(self, k=count)
 
-    def check(self, name: str, blocks: Blocks) -> None:
-        """Refuse a count above the layer's own."""
-        if not self.together:
-            self._count(blocks.count, f"the {blocks.count} blocks of {name!r}")
+    def check(self, blocks: Mapping[str, Blocks]) -> None:
+        """Refuse costs, and a count above the layer's own or all layers' together."""
+        super().check(blocks)
+        counts = {name: cut.count for name, cut in blocks.items()}
+        if self.together:
+            total = sum(counts.values())
+            self._count(total, f"the {total} blocks of all layers")
+        else:
+            for name, count in counts.items():
+                self._count(count, f"the {count} blocks of {name!r}")
 
     def _count(self, total: int, what: str) -> int:
         if isinstance(self.k, float):
@@ -139,27 +157,29 @@ class NofM(Projection):
 
     def at(self, count: float) -> Self:
         """The same groups of m with n left."""
-        if count != int(count):
+        if checked_number("NofM's count", count, zero=True) != int(count):
             raise BadInput(f"NofM walks whole counts n, not {count!r}.")
         return replace(self, n=int(count))
 
-    def check(self, name: str, blocks: Blocks) -> None:
-        """Refuse blocks that do not walk along the inputs, or in no multiple of m."""
-        if blocks.inputs is None:
-            raise BadInput(
-                f"{self} needs blocks beside each other along the inputs, and each block of "
-                f"{name!r} holds all its inputs; use elements, or kernels of convolutions."
-            )
-        length = blocks.view[blocks.inputs]
-        if length % self.m:
-            raise BadInput(
-                f"{self} does not divide {name!r}: its {length} blocks along the inputs are no "
-                f"multiple of {self.m}; choose other layers or another m."
-            )
+    def check(self, blocks: Mapping[str, Blocks]) -> None:
+        """Refuse costs, and blocks that do not walk along the inputs, or in no multiple of m."""
+        super().check(blocks)
+        for name, cut in blocks.items():
+            if cut.inputs is None:
+                raise BadInput(
+                    f"{self} needs blocks beside each other along the inputs, and each block of "
+                    f"{name!r} holds all its inputs; use elements, or kernels of convolutions."
+                )
+            length = cut.view[cut.inputs]
+            if length % self.m:
+                raise BadInput(
+                    f"{self} does not divide {name!r}: its {length} blocks along the inputs are "
+                    f"no multiple of {self.m}; choose other layers or another m."
+                )
 
     def kept(self, norm: Tensor, blocks: Blocks) -> Tensor:
         """The n largest of each group, the first among equals."""
-        self.check("this weight", blocks)
+        self.check({"this weight": blocks})
         assert blocks.inputs is not None
         groups = norm.movedim(blocks.inputs, -1).unflatten(-1, (-1, self.m))
         # A stable sort leaves equals in the order of their index.

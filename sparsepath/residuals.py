@@ -56,6 +56,9 @@ class ResidualBalancing:
 
     def __call__(self, rho: float, residuals: Residuals) -> float:
         """The next rho (Wohlberg 2017: relative residuals, since the raw ones depend on units)."""
+        if math.isinf(residuals.dual_relative):
+            # Gamma = 0: nothing is pruned yet, so W = F and there is nothing to balance.
+            return rho
         if residuals.primal_relative > self.ratio * residuals.dual_relative:
             return rho * self.factor
         if residuals.dual_relative > self.ratio * residuals.primal_relative:

@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -49,7 +50,7 @@ def write_json(path: Path, content: object) -> None:
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> dict[str, object]:
+def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or say which file is damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -66,7 +67,11 @@ def write_tensors(
     path: Path, tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]
 ) -> None:
     """Write tensors and a text header atomically as safetensors."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Cloned, because safetensors refuses tensors that share memory, such as tied weights.
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
     write_atomically(path, lambda neighbour: save_file(plain, neighbour, dict(header)))
 
 

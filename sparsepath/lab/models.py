@@ -1,34 +1,242 @@
 """The paper's four networks (table 1) and a small one for digits, with the layers to sparsify."""
 
 import difflib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import ClassVar
 
 import torch
 from torch import nn
 
-from sparsepath.errors import BadInput, checked_count
+from sparsepath.errors import BadInput, checked_count, checked_number
 
-Named = Iterator[tuple[str, nn.Module]]
+Layers = Iterator[tuple[str, nn.Module]]
 Convolution = Callable[[int, int], nn.Module]
 
 
-class Network(nn.Sequential):
-    """A chain of named layers that knows which of them the paper sparsifies, in the paper's order."""
+class Network(nn.Module):
+    """A chain of named layers that says which of them are sparsified, in the paper's order."""
 
     sparsified: ClassVar[tuple[str, ...]]
+    usual_dropout: ClassVar[float]
 
     def __init__(
-        self, classes: int, channels: int, *, dropout: float, batch_norm: bool, layers: Named
+        self,
+        classes: int = 10,
+        channels: int = 3,
+        *,
+        dropout: float | None = None,
+        batch_norm: bool = False,
     ) -> None:
+        """Lay out the layers and draw their weights; `dropout` is the network's usual if None."""
+        super().__init__()
         checked_count("classes", classes, least=2)
         checked_count("channels", channels)
-        if not 0 <= dropout < 1:
-            raise BadInput(f"dropout must lie in [0, 1), not {dropout!r}.")
-        super().__init__(OrderedDict(layers))
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        rate = self.usual_dropout if dropout is None else dropout
+        if checked_number("dropout", rate, zero=True) >= 1:
+            raise BadInput(f"dropout must be below 1, not {rate!r}.")
+        for name, layer in self.layers(classes, channels, dropout=rate, batch_norm=batch_norm):
+            self.add_module(name, layer)
+        self._draw_weights()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """The logits: every layer in turn."""
+        for layer in self.children():
+            images = layer(images)
+        return images
+
+    def _draw_weights(self) -> None:
+        weighted = [part for part in self.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+        for layer in weighted:
+            # Without batch norm the forward signal must keep its scale: hence fan-in.
+            nn.init.kaiming_normal_(layer.weight, mode="fan_in", nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        with torch.no_grad():
+            # A classifier at full scale starts at a loss above 5, and the CNNs die of its gradient.
+            weighted[-1].weight.mul_(0.1)
+
+    @staticmethod
+    def layers(classes: int, channels: int, *, dropout: float, batch_norm: bool) -> Layers:
+        """The network's layers by name, first to last."""
+        raise NotImplementedError
+
+
+class LowRank(nn.Module):
+    """A 1 x 3 and a 3 x 1 convolution side by side, each giving half of the output maps."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        """Two branches from `inputs` maps to half of `outputs` each."""
+        super().__init__()
+        self.horizontal = nn.Conv2d(inputs, outputs // 2, (1, 3), padding=(0, 1))
+        self.vertical = nn.Conv2d(inputs, outputs // 2, (3, 1), padding=(1, 0))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """The horizontal maps, then the vertical ones."""
+        return torch.cat((self.horizontal(images), self.vertical(images)), dim=1)
+
+
+def _full_rank(inputs: int, outputs: int) -> nn.Module:
+    return nn.Conv2d(inputs, outputs, 3, padding=1)
+
+
+def _halving(inputs: int, outputs: int) -> nn.Module:
+    return nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
+
+
+def _pointwise(inputs: int, outputs: int) -> nn.Module:
+    return nn.Conv2d(inputs, outputs, 1)
+
+
+def _stage(
+    number: int, convolution: Convolution, inputs: int, outputs: int, *, batch_norm: bool
+) -> Layers:
+    yield f"conv{number}", convolution(inputs, outputs)
+    if batch_norm:
+        yield f"norm{number}", nn.BatchNorm2d(outputs)
+    yield f"relu{number}", nn.ReLU()
+
+
+def _nin(
+    convolution: Convolution, classes: int, channels: int, *, dropout: float, batch_norm: bool
+) -> Layers:
+    stage = partial(_stage, batch_norm=batch_norm)
+    yield from stage(1, convolution, channels, 192)
+    yield from stage(2, _pointwise, 192, 160)
+    yield from stage(3, _pointwise, 160, 96)
+    yield "pool1", nn.MaxPool2d(2)
+    yield "dropout1", nn.Dropout(dropout)
+    yield from stage(4, convolution, 96, 192)
+    yield from stage(5, convolution, 192, 192)
+    yield from stage(6, _pointwise, 192, 192)
+    yield from stage(7, _pointwise, 192, 192)
+    yield "pool2", nn.MaxPool2d(2)
+    yield "dropout2", nn.Dropout(dropout)
+    yield from stage(8, convolution, 192, 192)
+    yield from stage(9, _pointwise, 192, 192)
+    yield "conv10", _pointwise(192, classes)
+    yield "average", nn.AdaptiveAvgPool2d(1)
+    yield "flatten", nn.Flatten()
+
+
+def _cnn(
+    convolution: Convolution, classes: int, channels: int, *, dropout: float, batch_norm: bool
+) -> Layers:
+    stage = partial(_stage, batch_norm=batch_norm)
+    widths = (channels, 96, 128, 256)
+    for number in (1, 2, 3):
+        yield from stage(number, convolution, widths[number - 1], widths[number])
+        # Rounding up changes nothing at 32 x 32 and gives 28 x 28 images the same 4 x 4 maps.
+        yield f"pool{number}", nn.MaxPool2d(2, ceil_mode=True)
+        yield f"dropout{number}", nn.Dropout(dropout)
+    yield from stage(4, convolution, 256, 64)
+    yield "flatten", nn.Flatten()
+    yield "fc1", nn.Linear(64 * 4 * 4, 256)
+    yield "relu5", nn.ReLU()
+    yield "dropout4", nn.Dropout(dropout)
+    yield "fc2", nn.Linear(256, classes)
+
+
+def _branches(*layers: str) -> tuple[str, ...]:
+    return tuple(f"{layer}.{branch}" for layer in layers for branch in ("horizontal", "vertical"))
+
+
+class NIN(Network):
+    """The paper's network in network: 3 x 3 convolutions between 1 x 1 ones."""
+
+    sparsified = ("conv1", "conv4", "conv5", "conv8")
+    usual_dropout = 0.3
+    layers = staticmethod(partial(_nin, _full_rank))
+
+
+class LowRankNIN(Network):
+    """The paper's low-rank NIN: every 3 x 3 convolution becomes a 1 x 3 beside a 3 x 1."""
+
+    sparsified = _branches("conv1", "conv4", "conv5", "conv8")
+    usual_dropout = 0.3
+    layers = staticmethod(partial(_nin, LowRank))
+
+
+class CNN(Network):
+    """The paper's custom CNN, four convolutions and two linear layers, for images of 25 to 32."""
+
+    sparsified = ("conv1", "conv2", "conv3", "conv4", "fc1")
+    usual_dropout = 0.25
+    layers = staticmethod(partial(_cnn, _full_rank))
+
+
+class LowRankCNN(Network):
+    """The paper's low-rank CNN: every 3 x 3 convolution becomes a 1 x 3 beside a 3 x 1."""
+
+    sparsified = (*_branches("conv1", "conv2", "conv3", "conv4"), "fc1")
+    usual_dropout = 0.2
+    layers = staticmethod(partial(_cnn, LowRank))
+
+
+class DigitNet(Network):
+    """A network small enough for a laptop: 4,248 kernels, for grey digits of any size."""
+
+    sparsified = ("conv1", "conv2", "conv3")
+    usual_dropout = 0.0
+
+    def __init__(
+        self,
+        classes: int = 10,
+        channels: int = 1,
+        *,
+        dropout: float | None = None,
+        batch_norm: bool = False,
+    ) -> None:
+        """As every network, but for one channel unless told otherwise."""
+        super().__init__(classes, channels, dropout=dropout, batch_norm=batch_norm)
+
+    @staticmethod
+    def layers(classes: int, channels: int, *, dropout: float, batch_norm: bool) -> Layers:
+        """Three convolutions, two of them followed by a halving, and one linear layer."""
+        stage = partial(_stage, batch_norm=batch_norm)
+        yield from stage(1, _halving, channels, 24)
+        yield from stage(2, _full_rank, 24, 48)
+        yield "pool", nn.MaxPool2d(2)
+        yield from stage(3, _full_rank, 48, 64)
+        yield "grid", nn.AdaptiveMaxPool2d(3)
+        yield "flatten", nn.Flatten()
+        yield "dropout", nn.Dropout(dropout)
+        yield "fc", nn.Linear(64 * 3 * 3, classes)
+
+
+NETWORKS: Mapping[str, type[Network]] = MappingProxyType(
+    {
+        "nin": NIN,
+        "low-rank-nin": LowRankNIN,
+        "cnn": CNN,
+        "low-rank-cnn": LowRankCNN,
+        "digit-net": DigitNet,
+    }
+)
+
+
+def build(
+    name: str,
+    *,
+    classes: int,
+    image_shape: tuple[int, int, int],
+    dropout: float | None = None,
+    batch_norm: bool = False,
+) -> Network:
+    """The network of that name for images of (channels, height, width), or a sentence why not."""
+    if name not in NETWORKS:
+        near = difflib.get_close_matches(name, NETWORKS, n=1)
+        hint = f", perhaps {near[0]!r}" if near else ""
+        raise BadInput(f"There is no network {name!r}; choose one of {', '.join(NETWORKS)}{hint}.")
+    channels, height, width = image_shape
+    network = NETWORKS[name](classes, channels, dropout=dropout, batch_norm=batch_norm)
+    try:
+        with torch.no_grad():
+            network.eval()(torch.zeros(1, channels, height, width))
+    except RuntimeError as error:
+        raise BadInput(
+            f"The network {name!r} cannot take images of {height} x {width}; "
+            "choose another network or resize the images."
+        ) from error
+    return network.train()

@@ -1,0 +1,238 @@
+"""Several networks trained side by side on a GPU, one captured graph a step, updated in place."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sparsepath.errors import BadInput
+from sparsepath.support import Support
+
+# Parts of the flat buffer start at multiples of this many floats, so that kernels may load aligned.
+ALIGNED = 64
+
+
+def loss_of(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """The recognition loss of a batch that is stored as rows of pixels (N, H, W, C)."""
+    return functional.cross_entropy(model(images.permute(0, 3, 1, 2)), labels)
+
+
+def sgd(
+    W: Tensor, gradient: Tensor, momentum: Tensor, *, rate: Tensor, beta: float, decay: float
+) -> None:
+    """One step of SGD with momentum and decay, in place."""
+    momentum.mul_(beta).add_(gradient + decay * W)
+    W.sub_(rate * momentum)
+
+
+def sgd_towards(
+    W: Tensor,
+    gradient: Tensor,
+    momentum: Tensor,
+    *,
+    U: Tensor,
+    mask: Tensor,
+    pull: Tensor,
+    rate: Tensor,
+    beta: float,
+    decay: float,
+) -> None:
+    """The same with the pull rho (W - U) of a performance step and the mask of a fine-tune."""
+    momentum.mul_(beta).add_(gradient + decay * W + pull * (W - U)).mul_(mask)
+    W.sub_(rate * momentum).mul_(mask)
+
+
+class Lane:
+    """One network of the engine: its weights in one flat buffer, and all that its step reads.
+
+    Every tensor here keeps its address for life. A new stage copies its U, rho, support and rates
+    into them, so that the captured step needs no new capture.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, sparsified: Sequence[str] = (), example: Tensor, steps: int
+    ) -> None:
+        """Move the model's parameters into a flat buffer, the sparsified weights first."""
+        named = dict(model.named_parameters())
+        unknown = [name for name in sparsified if name not in named]
+        if unknown:
+            raise BadInput(f"The network has no parameters {unknown}; it has {sorted(named)}.")
+        names = [*sparsified, *(name for name in named if name not in sparsified)]
+        device = example.device
+        ends = _ends([named[name].numel() for name in names])
+        self.model = model
+        self.names = names
+        self.W, self.gradient, self.momentum = (
+            torch.zeros(ends[-1], device=device) for _ in range(3)
+        )
+        self.parameters = [named[name] for name in names]
+        starts = [0, *ends[:-1]]
+        self.gradients = []
+        for parameter, start in zip(self.parameters, starts, strict=True):
+            stored = _stored(self.W, start, parameter.shape)
+            stored.copy_(parameter.detach())
+            parameter.data = stored
+            self.gradients.append(_stored(self.gradient, start, parameter.shape))
+        split = ends[len(sparsified) - 1] if sparsified else 0
+        self.split = split
+        self.U = torch.zeros(split, device=device)
+        self.mask = torch.ones(split, device=device)
+        self.pull = torch.zeros((), device=device)
+        self.rates = torch.zeros(steps, device=device)
+        self.loss = torch.zeros((), device=device)
+        self.images = torch.zeros(steps * len(example), *example.shape[1:], device=device)
+        self.images = self.images.to(example.dtype)
+        self.labels = torch.zeros(steps * len(example), dtype=torch.long, device=device)
+        self._views = {
+            name: (
+                _stored(self.U, start, named[name].shape),
+                _stored(self.mask, start, named[name].shape),
+            )
+            for name, start in zip(sparsified, starts, strict=False)
+        }
+
+    @torch.no_grad()
+    def begin(
+        self,
+        *,
+        U: Mapping[str, Tensor] | None = None,
+        rho: float = 0.0,
+        support: Support | None = None,
+    ) -> None:
+        """Set up one stage: pull towards U with strength rho, or hold a support, or neither."""
+        self.momentum.zero_()
+        self.pull.fill_(rho if U is not None else 0.0)
+        for name, (aim, mask) in self._views.items():
+            if U is not None:
+                aim.copy_(U[name])
+            mask.copy_(support[name] if support else torch.ones((), device=mask.device))
+
+
+def _ends(sizes: Sequence[int]) -> list[int]:
+    ends, end = [], 0
+    for size in sizes:
+        end += -(-size // ALIGNED) * ALIGNED
+        ends.append(end)
+    return ends
+
+
+def _stored(flat: Tensor, start: int, shape: torch.Size) -> Tensor:
+    """A view of the flat buffer with this shape; four axes in the memory order of channels_last."""
+    part = flat[start : start + shape.numel()]
+    if len(shape) != 4:
+        return part.view(shape)
+    outputs, inputs, height, width = shape
+    return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """SGD's settings that do not change during an engine's life."""
+
+    batch: int = 128
+    beta: float = 0.9
+    decay: float = 5e-4
+
+
+class Engine:
+    """Trains its lanes side by side, each on its own stream, all forked and joined in one graph."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], optimizer: Optimizer, *, graph: bool | None = None
+    ) -> None:
+        """Compile and capture one step of all lanes (`graph`), or run it plainly, as a CPU must."""
+        if not lanes:
+            raise BadInput("An engine needs at least one lane.")
+        self.lanes = list(lanes)
+        self.optimizer = optimizer
+        device = lanes[0].W.device
+        self.graph_wanted = device.type == "cuda" if graph is None else graph
+        if self.graph_wanted and not torch.cuda.is_bf16_supported():
+            raise BadInput("This GPU has no bfloat16: train with the plain loop instead.")
+        self.cursor = torch.zeros((), dtype=torch.long, device=device)
+        self._offsets = torch.arange(optimizer.batch, device=device)
+        self.steps = len(lanes[0].rates)
+        compiled = torch.compile if self.graph_wanted else _as_it_is
+        self._loss = compiled(loss_of)
+        self._sgd = compiled(sgd)
+        self._sgd_towards = compiled(sgd_towards)
+        self._replay: Callable[[], None] = self._capture() if self.graph_wanted else self._step
+
+    def epoch(self) -> list[Tensor]:
+        """Run every step of one epoch over the lanes' images; the mean loss of each lane."""
+        self.cursor.zero_()
+        for lane in self.lanes:
+            lane.loss.zero_()
+        for _ in range(self.steps):
+            self._replay()
+        return [lane.loss / self.steps for lane in self.lanes]
+
+    def _step(self) -> None:
+        for lane in self.lanes:
+            self._lane_step(lane)
+        self.cursor.add_(1)
+
+    def _lane_step(self, lane: Lane) -> None:
+        batch = self._offsets + self.cursor * self.optimizer.batch
+        images, labels = lane.images.index_select(0, batch), lane.labels.index_select(0, batch)
+        rate = lane.rates.index_select(0, self.cursor.view(1))
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.graph_wanted):
+            loss = self._loss(lane.model, images, labels)
+        gradients = torch.autograd.grad(loss, lane.parameters)
+        with torch.no_grad():
+            torch._foreach_copy_(lane.gradients, gradients)
+            lane.loss.add_(loss)
+            self._update(lane, rate)
+
+    def _update(self, lane: Lane, rate: Tensor) -> None:
+        settings = {"beta": self.optimizer.beta, "decay": self.optimizer.decay}
+        rest = slice(lane.split, None)
+        self._sgd(lane.W[rest], lane.gradient[rest], lane.momentum[rest], rate=rate, **settings)
+        if lane.split:
+            first = slice(0, lane.split)
+            self._sgd_towards(
+                lane.W[first],
+                lane.gradient[first],
+                lane.momentum[first],
+                U=lane.U,
+                mask=lane.mask,
+                pull=lane.pull,
+                rate=rate,
+                **settings,
+            )
+
+    def _capture(self) -> Callable[[], None]:
+        main = torch.cuda.Stream()
+        main.wait_stream(torch.cuda.current_stream())
+        kept = [(lane.rates.clone(), lane.W.clone()) for lane in self.lanes]
+        with torch.cuda.stream(main):
+            # Compiles and allocates; at rate 0 the weights stand still, and are put back anyway.
+            for lane in self.lanes:
+                lane.rates.zero_()
+            for _ in range(3):
+                self.cursor.zero_()
+                self._step()
+        torch.cuda.current_stream().wait_stream(main)
+        graph = torch.cuda.CUDAGraph()
+        streams = [torch.cuda.Stream() for _ in self.lanes]
+        with torch.cuda.graph(graph, stream=main):
+            for lane, stream in zip(self.lanes, streams, strict=True):
+                stream.wait_stream(main)
+                with torch.cuda.stream(stream):
+                    self._lane_step(lane)
+            for stream in streams:
+                main.wait_stream(stream)
+            self.cursor.add_(1)
+        for lane, (rates, W) in zip(self.lanes, kept, strict=True):
+            lane.rates.copy_(rates)
+            lane.W.copy_(W)
+            lane.momentum.zero_()
+        self._streams = streams
+        return graph.replay
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function

@@ -1,0 +1,63 @@
+"""The settings of the paper's experiments, as this project runs them: what `reproduce` reads."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparsepath.path import Schedule
+
+
+@dataclass(frozen=True)
+class DenseRecipe:
+    """How a dense reference is trained: one cycle of the rate, up to its peak and down to zero."""
+
+    epochs: int
+    rate: float
+    rise: float = 0.25
+
+    def rates(self, epoch: int, steps: int) -> Tensor:
+        """The rate of every step of one epoch; zero once the cycle is over."""
+        at = (epoch * steps + torch.arange(steps)) / (self.epochs * steps)
+        return self.rate * torch.minimum(at / self.rise, (1 - at) / (1 - self.rise)).clamp(min=0)
+
+
+DENSE: Mapping[str, DenseRecipe] = {
+    "nin": DenseRecipe(epochs=80, rate=0.1),
+    "low-rank-nin": DenseRecipe(epochs=80, rate=0.1),
+    "cnn": DenseRecipe(epochs=60, rate=0.05),
+    "low-rank-cnn": DenseRecipe(epochs=60, rate=0.05),
+}
+"""All with batch 128, momentum 0.9, decay 5e-4, pad-and-crop by 4, and flips but for digits."""
+
+
+@dataclass(frozen=True)
+class PathRecipe:
+    """How a path is walked; the defaults are the paper's own settings where it gives them."""
+
+    rho: float
+    reach: tuple[float, float]
+    """the quantiles of the dense block norms between which the first and the last mu threshold"""
+    last: int = 12
+    """the last point walked of the 20: the paper reports up to here"""
+    points: int = 20
+    schedule: Schedule = field(default_factory=lambda: Schedule(epsilon=1e-2))
+    rate: float = 0.001
+    guard: float | None = 0.5
+    restart: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**asdict(self), "reach": list(self.reach)}
+
+
+PAPER: Mapping[str, PathRecipe] = {
+    "l0": PathRecipe(rho=0.1, reach=(0.02, 0.999)),
+    "l1": PathRecipe(rho=0.003, reach=(0.01, 0.99)),
+}
+"""Paper mode; the paper gives no rho: these were chosen on validation images (reproduction/)."""
+
+LAST: Mapping[str, int] = {"nin": 12, "low-rank-nin": 12, "cnn": 11, "low-rank-cnn": 11}
+"""The index of the last point that the paper reports, of 20."""

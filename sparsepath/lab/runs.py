@@ -1,0 +1,168 @@
+"""A run from its settings to its results; killed at any moment, it goes on where it was."""
+
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from torch import nn
+
+from sparsepath.lab.bench import Bench, Watch
+from sparsepath.lab.choices import mus_of
+from sparsepath.lab.folders import RESULTS, Record, check_owner, circumstances, claimed, gather
+from sparsepath.lab.reference import dense_reference
+from sparsepath.lab.settings import Settings
+from sparsepath.lab.training import Diverged, Momenta, train
+from sparsepath.lab.weights import load_weights, part, prefixed
+from sparsepath.path import PathPoint, Progress, Stage, regularisation_path
+from sparsepath.residuals import Residuals
+from sparsepath.storage import read_json, read_tensors, write_json, write_tensors
+
+
+def execute(
+    settings: Settings, folder: Path, *, watch: Watch | None = None, dense_only: bool = False
+) -> Record:
+    """Do what is not yet done of a run (of its dense reference alone, if so asked); its figures."""
+    check_owner(folder, settings)
+    if not (folder / RESULTS).exists():
+        bench = Bench(settings, folder, watch or Watch())
+        with claimed(folder, settings):
+            bench.watch.begin(folder)
+            dense_reference(bench)
+            if not dense_only:
+                walk(bench)
+                write_json(folder / RESULTS, _results(bench))
+    return gather(folder)
+
+
+def walk(bench: Bench) -> None:
+    """The path, from where it was left; every point is written before the state moves on."""
+    progress, mus, before = _resume(bench)
+    began = time.monotonic() - before
+    for index in range(progress.index):
+        bench.watch.point(read_json(_point_file(bench, index, "json")))
+
+    def train_stage(model: nn.Module, stage: Stage) -> None:
+        _train_stage(bench, stage)
+
+    def keep(progress: Progress) -> None:
+        _keep(bench, progress, mus=mus, seconds=time.monotonic() - began)
+
+    for point in regularisation_path(
+        bench.admm,
+        train_stage,
+        evaluate=lambda model: bench.validation(),
+        mus=mus,
+        schedule=bench.schedule,
+        restart=bench.settings.restart,
+        start=progress,
+        checkpoint=keep,
+    ):
+        record = _record(bench, point, seconds=time.monotonic() - began)
+        weights = _point_file(bench, point.index, "safetensors")
+        write_tensors(weights, point.weights, bench.header())
+        write_json(_point_file(bench, point.index, "json"), record)
+        bench.watch.point(record)
+
+
+def _point_file(bench: Bench, index: int, ending: str) -> Path:
+    return bench.folder / "points" / f"{index:02d}.{ending}"
+
+
+def _state_file(bench: Bench) -> Path:
+    return bench.folder / "path.safetensors"
+
+
+def _train_stage(bench: Bench, stage: Stage) -> None:
+    settings = bench.settings
+    if stage.iteration is None:
+        what, steps_before = "fine-tune", bench.schedule.xi
+        recipe = bench.recipe(settings.finetune_rate, final=0.0)
+    else:
+        what, steps_before = f"iteration {stage.iteration + 1}", stage.iteration
+        recipe = bench.recipe(settings.path_rate)
+    before = bench.planned(stage.index) + stage.epochs * steps_before
+
+    def on_epoch(momenta: Momenta) -> None:
+        done = before + momenta.epoch
+        bench.watch.epoch(f"point {stage.index + 1}, {what}", done=done, planned=bench.planned())
+
+    try:
+        train(
+            bench.model,
+            bench.data,
+            recipe,
+            epochs=stage.epochs,
+            key=(settings.seed, stage.index, stage.iteration),
+            proximity=stage.proximity,
+            support=stage.support,
+            on_epoch=on_epoch,
+        )
+    except Diverged as error:
+        raise Diverged(
+            f"At mu = {stage.mu:g} (point {stage.index + 1}, {what}) the {error}; the points "
+            f"before it are kept in {str(bench.folder)!r}; start anew with a lower path_rate = "
+            f"{settings.path_rate:g}, finetune_rate = {settings.finetune_rate:g} or rho = "
+            f"{settings.rho:g}."
+        ) from error
+
+
+def _keep(bench: Bench, progress: Progress, *, mus: list[float], seconds: float) -> None:
+    """Write all that the path needs to go on into one file, so that no two can disagree."""
+    admm = bench.admm.state_dict()
+    tensors = {
+        **prefixed("W", bench.model.state_dict()),
+        **prefixed("F", admm.pop("F")),
+        **prefixed("Gamma", admm.pop("Gamma")),
+    }
+    state = {"progress": asdict(progress), "mus": mus, "admm": admm, "seconds": seconds}
+    write_tensors(_state_file(bench), tensors, {"sparsepath": json.dumps(state)})
+
+
+def _resume(bench: Bench) -> tuple[Progress, list[float], float]:
+    """Where the path stands, its mus, and the seconds spent on it."""
+    path = _state_file(bench)
+    if not path.exists():
+        return Progress(), mus_of(bench.settings, bench.admm), 0.0
+    tensors, header = read_tensors(path)
+    state = json.loads(header["sparsepath"])
+    load_weights(bench.model, part(tensors, "W"), path)
+    F, Gamma = part(tensors, "F"), part(tensors, "Gamma")
+    names = list(bench.admm.W)
+    pair = {"F": {name: F[name] for name in names}, "Gamma": {name: Gamma[name] for name in names}}
+    bench.admm.load_state_dict({**state["admm"], **pair})
+    index, rows = state["progress"]["index"], state["progress"]["residuals"]
+    residuals = tuple(Residuals(**{**row, "guarded": tuple(row["guarded"])}) for row in rows)
+    return Progress(index, residuals), state["mus"], state["seconds"]
+
+
+def _record(bench: Bench, point: PathPoint, *, seconds: float) -> Record:
+    return {
+        "index": point.index,
+        "mu": point.mu,
+        "rho": bench.admm.rho,
+        "validation_W": point.accuracy_W,
+        "validation_F": point.accuracy_F,
+        "validation": point.accuracy,
+        "test": bench.test(),
+        "sparsity": asdict(point.sparsity),
+        "macs": bench.macs(),
+        "epochs": point.epochs,
+        "iterations": len(point.residuals),
+        "converged": point.converged,
+        "residuals": [_finite(asdict(residuals)) for residuals in point.residuals],
+        "seconds": seconds,
+    }
+
+
+def _finite(row: Record) -> Record:
+    """JSON has no infinity, which a relative residual is when Gamma = 0: it becomes null."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+
+def _results(bench: Bench) -> Record:
+    """Every figure of the finished run."""
+    record = {**gather(bench.folder), "finished": True}
+    seconds = {"dense": record["dense"]["seconds"], "path": record["points"][-1]["seconds"]}
+    return {**record, **circumstances(bench.device), "seconds": seconds}

@@ -1,0 +1,39 @@
+"""The state of a path in one file, so that no two files can disagree after a kill."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sparsepath.admm import ADMM
+from sparsepath.lab.weights import load_weights, part, prefixed
+from sparsepath.path import Progress
+from sparsepath.residuals import Residuals
+from sparsepath.storage import read_tensors, write_tensors
+
+
+def write_state(path: Path, admm: ADMM, *, progress: Progress, about: Mapping[str, Any]) -> None:
+    """Write W, F, Gamma, the progress, and what else the run wants to know again."""
+    state = admm.state_dict()
+    tensors = {
+        **prefixed("W", admm.model.state_dict()),
+        **prefixed("F", state.pop("F")),
+        **prefixed("Gamma", state.pop("Gamma")),
+    }
+    header = {"progress": asdict(progress), "admm": state, **about}
+    write_tensors(path, tensors, {"sparsepath": json.dumps(header)})
+
+
+def read_state(path: Path, admm: ADMM) -> tuple[Progress, dict[str, Any]]:
+    """Put W, F and Gamma of such a file back into the model and its ADMM; the rest of it."""
+    tensors, header = read_tensors(path)
+    about: dict[str, Any] = json.loads(header["sparsepath"])
+    load_weights(admm.model, part(tensors, "W"), path)
+    pair = {kind: part(tensors, kind) for kind in ("F", "Gamma")}
+    admm.load_state_dict({**about.pop("admm"), **pair})
+    progress = about.pop("progress")
+    residuals = tuple(
+        Residuals(**{**row, "guarded": tuple(row["guarded"])}) for row in progress["residuals"]
+    )
+    return Progress(progress["index"], residuals), about

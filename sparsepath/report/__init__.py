@@ -1,0 +1,1 @@
+"""What a run found, for people: tables and figures made from its figures alone."""

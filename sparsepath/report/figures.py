@@ -1,0 +1,35 @@
+"""The picture of a run: accuracy over zero blocks."""
+
+from pathlib import Path
+
+from sparsepath.errors import BadInput
+from sparsepath.lab.folders import Record
+from sparsepath.storage import write_atomically
+
+
+def curve(record: Record, path: Path) -> None:
+    """Draw validation and test accuracy over zero blocks, beside the dense reference, as PNG."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BadInput("The figure needs matplotlib: pip install 'sparsepath[figures]'.") from error
+    dense, points, settings = record["dense"], record["points"], record["settings"]
+    if dense is None or not points:
+        raise BadInput(f"The run {record['name']!r} has no points yet to draw.")
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    zeros = [100 * point["sparsity"]["of_blocks"] for point in points]
+    for split, colour in (("validation", "tab:blue"), ("test", "tab:orange")):
+        axes.axhline(100 * dense[split], color=colour, linestyle=":", linewidth=1)
+        accuracies = [100 * point[split] for point in points]
+        axes.plot(zeros, accuracies, color=colour, marker="o", markersize=4, label=split)
+    axes.plot([], [], color="grey", linestyle=":", label="dense reference")
+    axes.set_xlabel("zero blocks (%)")
+    axes.set_ylabel("accuracy (%)")
+    axes.set_title(
+        f"{settings['network']} on {settings['data']}, {settings['penalty']} over "
+        f"{settings['blocks']}, seed {settings['seed']}"
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower left")
+    write_atomically(path, lambda neighbour: figure.savefig(neighbour, format="png", dpi=150))

@@ -1,0 +1,118 @@
+"""Files are whole or absent; numbers are checked with a sentence."""
+
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sparsepath.errors import BadInput, checked_count, checked_number
+from sparsepath.storage import (
+    read_json,
+    read_tensors,
+    write_atomically,
+    write_json,
+    write_tensors,
+    write_text,
+)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file"
+    write_text(path, "old")
+
+    def torn(neighbour: Path) -> None:
+        neighbour.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, torn)
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old")
+
+    def watched(neighbour: Path) -> None:
+        neighbour.write_text("new")
+        assert path.read_text() == "old"
+
+    write_atomically(path, watched)
+    assert path.read_text() == "new"
+
+
+def test_a_file_has_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "file", "text")
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_json_goes_round(tmp_path: Path) -> None:
+    content = {"b": [1, 2.5], "a": {"ä": None}}
+    write_json(tmp_path / "file", content)
+    assert read_json(tmp_path / "file") == content
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "file", {"x": float("nan")})
+    assert read_json(tmp_path / "file") == content
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("{", "cannot be read as JSON"), ("[1]", "should hold a JSON object, not list")],
+)
+def test_a_damaged_json_file_is_named(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(BadInput, match=rf"broken.json' {sentence}"):
+        read_json(tmp_path / "broken.json")
+    with pytest.raises(BadInput, match="cannot be read as JSON"):
+        read_json(tmp_path / "none.json")
+
+
+def test_tensors_go_round(tmp_path: Path) -> None:
+    base = torch.randn(4, 6)
+    tensors = {
+        "whole": base,
+        "same memory": base,
+        "transposed": base.T,
+        "half": base.bfloat16(),
+        "last": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "empty": torch.empty(0, 3),
+    }
+    write_tensors(tmp_path / "file", tensors, {"header": "text"})
+    found, header = read_tensors(tmp_path / "file")
+    assert header == {"header": "text"}
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("value", [1, 0.5, np.float32(0.5), np.int64(3), Fraction(1, 2)])
+def test_any_kind_of_real_number_is_taken(value: float) -> None:
+    assert checked_number("x", value) == float(value)
+
+
+@pytest.mark.parametrize("value", [True, "1", None, 1j, torch.tensor(1.0)])
+def test_what_is_no_number_is_quoted_with_its_type(value: object) -> None:
+    with pytest.raises(BadInput, match=rf"x must be a number .*\({type(value).__name__}\)\.$"):
+        checked_number("x", value)
+
+
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+def test_a_number_out_of_range_is_quoted(value: float) -> None:
+    with pytest.raises(BadInput, match="x must be a finite number above zero, not"):
+        checked_number("x", value)
+
+
+def test_zero_is_taken_where_it_may_be() -> None:
+    assert checked_number("x", 0, zero=True) == 0.0
+    assert checked_count("n", 0, least=0) == 0
+    with pytest.raises(BadInput, match="n must be a whole number of at least 1, not 0"):
+        checked_count("n", 0)

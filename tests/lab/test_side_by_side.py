@@ -1,0 +1,134 @@
+"""Several paths on one engine: stopped at any time they go on, and end as if never stopped."""
+
+import json
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sparsepath import BadInput, Schedule
+from sparsepath.lab.arena import Arena
+from sparsepath.lab.data import Data, Split
+from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.reproduce import reproduce
+from sparsepath.lab.side_by_side import Job, Walk, train_dense, walk_paths
+
+CPU = torch.device("cpu")
+RECIPE = PathRecipe(
+    rho=1.0, reach=(0.05, 0.9), points=4, last=2, schedule=Schedule(xi=2, nu=2), rate=0.01
+)
+JOBS = [Job("digit-net", "l0", RECIPE), Job("digit-net", "l1", RECIPE, variant="twin")]
+
+
+def tiny_data() -> Data:
+    generator = torch.Generator().manual_seed(0)
+
+    def split(count: int) -> Split:
+        labels = torch.arange(count) % 4
+        images = torch.randint(0, 60, (count, 1, 8, 8), generator=generator)
+        images += 60 * labels[:, None, None, None]  # brightness tells the class
+        return Split(images.to(torch.uint8), labels)
+
+    mean, std = torch.tensor([0.45]), torch.tensor([0.3])
+    return Data("tiny", 4, split(256), split(40), split(40), mean, std)
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dense")
+    train_dense({"digit-net": DenseRecipe(20, 0.05)}, Arena(tiny_data(), CPU, flip=False), folder)
+    return folder
+
+
+def walked(dense: Path, folder: Path, *, until: float = math.inf) -> bool:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    return walk_paths(JOBS, arena, dense=dense, folder=folder, until=until)
+
+
+def figures(folder: Path) -> list[object]:
+    records = [json.loads((folder / f"{job.name}.json").read_text()) for job in JOBS]
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+
+def test_a_dense_reference_learns_and_is_not_trained_twice(dense: Path) -> None:
+    record = json.loads((dense / "digit-net.json").read_text())
+    assert record["validation"] > 0.8
+    before = (dense / "digit-net.safetensors").stat().st_mtime_ns
+    train_dense({"digit-net": DenseRecipe(20, 0.05)}, Arena(tiny_data(), CPU, flip=False), dense)
+    assert (dense / "digit-net.safetensors").stat().st_mtime_ns == before
+
+
+def test_paths_stopped_after_every_stage_end_as_unbroken_ones(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert walked(dense, tmp_path / "unbroken")
+    clock = iter(range(10_000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    stops = 0
+    while not walked(dense, tmp_path / "broken", until=next(clock) + 6):
+        stops += 1
+        assert stops < 200
+    assert stops >= 2
+    assert figures(tmp_path / "broken") == figures(tmp_path / "unbroken")
+    for job in JOBS:
+        weights = [
+            (tmp_path / w / f"{job.name}.safetensors").read_bytes() for w in ("broken", "unbroken")
+        ]
+        assert weights[0] == weights[1]
+    assert not list((tmp_path / "broken").glob("*.state.safetensors"))
+    assert walked(dense, tmp_path / "broken", until=-1.0), "finished jobs need no more time"
+
+
+def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    while not walk._state.exists():
+        walk.done(0.0)
+    other = replace(JOBS[0], recipe=replace(RECIPE, rate=0.02))
+    with pytest.raises(BadInput, match="was made with recipe"):
+        Walk(other, arena, dense=dense, folder=tmp_path)
+
+
+def test_a_nan_loss_stops_with_its_mu_and_keeps_the_state(dense: Path, tmp_path: Path) -> None:
+    walk = Walk(JOBS[0], Arena(tiny_data(), CPU, flip=False), dense=dense, folder=tmp_path)
+    with pytest.raises(BadInput, match="loss is NaN at mu"):
+        walk.done(math.nan)
+
+
+def test_a_final_arena_trains_on_validation_images_and_judges_by_the_test_images() -> None:
+    data = tiny_data()
+    final, choosing = (Arena(data, CPU, flip=False, final=final) for final in (True, False))
+    assert (len(final.padded), len(choosing.padded)) == (296, 256)
+    assert torch.equal(final.judged[1], data.test.labels)
+    assert torch.equal(choosing.judged[0], choosing._ready(data.validation)[0])
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
+    assert set(final.accuracies(model)) == {"test"}
+    assert set(choosing.accuracies(model)) == {"validation", "test"}
+
+
+def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> None:
+    arena = Arena(tiny_data(), CPU, pad=1, flip=True)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=dense)
+    walk.fill()
+    sources = arena.normalise(arena.padded.float())
+    for number in (0, 17, 255):
+        image = walk.lane.images[number]
+        found = [
+            index
+            for index in range(256)
+            for top in range(3)
+            for left in range(3)
+            for crop in [sources[index, top : top + 8, left : left + 8]]
+            if torch.equal(crop, image) or torch.equal(crop.flip(1), image)
+        ]
+        assert found
+        assert arena.data.train.labels[found[0]] == walk.lane.labels[number]
+
+
+def test_reproduce_without_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(BadInput, match="no GPU"):
+        reproduce("digits", tmp_path, name="digits")

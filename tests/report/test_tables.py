@@ -1,0 +1,170 @@
+"""Tables and figures: the right numbers in the right places."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from sparsepath.errors import BadInput
+from sparsepath.report.figures import curve
+from sparsepath.report.live import live
+from sparsepath.report.tables import as_json, as_markdown, as_text, heading, verdict
+
+
+def point(index, *, zero, validation, test):
+    return {
+        "index": index,
+        "mu": 0.00123456 * (index + 1),
+        "rho": 0.2,
+        "validation_W": 0.9012,
+        "validation_F": 0.8034,
+        "validation": validation,
+        "test": test,
+        "sparsity": {
+            "blocks": {"a.weight": 10, "b.weight": 90},
+            "zero_blocks": {"a.weight": 1, "b.weight": round(100 * zero) - 1},
+            "of_blocks": zero,
+            "of_sparsified": 0.4321,
+            "of_model": 0.3219,
+        },
+        "macs": {"dense": 3_430_000, "sparse": 1_715_000, "speedup": 2.0},
+        "epochs": 7,
+        "iterations": 3,
+        "converged": False,
+        "residuals": [],
+        "seconds": 12.3,
+    }
+
+
+def record(**changes):
+    dense = {
+        "images": {"train": 3500, "validation": 500, "test": 1000},
+        "parameters": 44_138,
+        "blocks": {"a.weight": 10, "b.weight": 90},
+        "macs": {"dense": 3_430_000, "sparse": 3_430_000, "speedup": 1.0},
+        "epochs": 16,
+        "validation": 0.98,
+        "test": 0.9765,
+        "seconds": 20.0,
+    }
+    settings = {
+        "network": "digit-net",
+        "data": "digits",
+        "penalty": "l0",
+        "blocks": "kernels",
+        "seed": 0,
+        "points": 2,
+        "tolerance": 0.01,
+    }
+    points = [
+        point(0, zero=0.5, validation=0.981, test=0.975),
+        point(1, zero=0.9, validation=0.975, test=0.9712),
+    ]
+    whole = {
+        "name": "my-run",
+        "finished": True,
+        "settings": settings,
+        "dense": dense,
+        "points": points,
+        "chosen": 1,
+    }
+    return {**whole, **changes}
+
+
+ROW = ["2", "0.00247", "90.00", "43.21", "32.19", "1.72 M", "90.12", "80.34", "97.50", "97.12", "7"]
+
+
+def test_the_text_has_a_row_for_dense_and_for_every_point_with_its_numbers():
+    lines = as_text(record()).splitlines()
+    assert lines[0] == "my-run: digit-net on digits, l0 over kernels, seed 0 (finished)"
+    dense = next(line for line in lines if line.startswith("dense"))
+    assert dense.split() == ["dense", "0.00", "0.00", "0.00", "3.43", "M", "98.00", "97.65", "16"]
+    assert lines[5].split() == " ".join(ROW).split()
+
+
+def test_the_text_stands_in_columns():
+    header, dense, first, second = as_text(record()).splitlines()[2:6]
+    assert len({len(line) for line in (header, dense, first, second)}) == 1
+
+
+def test_markdown_has_the_same_numbers_and_the_zero_blocks_of_every_layer():
+    lines = as_markdown(record()).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
+    assert len({len(row) for row in rows}) == 1
+    header, rule, dense, first, second = rows
+    assert header[-1] == "zero blocks by layer"
+    assert set(rule) == {"---:"}
+    assert dense[-1] == "of 10-90"
+    assert second == [*ROW, "1-89"]
+    assert first[-1] == "1-49"
+
+
+def test_json_is_the_record_itself():
+    assert json.loads(as_json(record())) == record()
+
+
+def test_the_verdict_names_the_chosen_point_and_its_test_accuracy():
+    said = verdict(record())
+    assert said.startswith("Sparsest with at least 97.00 % in validation (dense less 1): ")
+    assert "point 2, 90.00 % zero blocks, test 97.12 % (dense 97.65 %)" in said
+    assert "2.0 times fewer MACs in theory" in said
+
+
+def test_the_verdict_says_when_no_point_is_good_enough():
+    said = verdict(record(chosen=None))
+    assert said == "No point has at least 97.00 % in validation (dense less 1)."
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"points": record()["points"][:1], "chosen": 0}, "unfinished: 1 of 2 points"),
+        ({"points": [], "chosen": None}, "unfinished: 0 of 2 points"),
+        ({"dense": None, "points": [], "chosen": None}, "unfinished: the dense reference"),
+    ],
+)
+def test_an_unfinished_run_says_so(changes, said):
+    unfinished = record(finished=False, **changes)
+    assert said in heading(unfinished)
+    assert said in as_text(unfinished)
+    assert said in as_markdown(unfinished)
+
+
+def test_the_curve_is_a_png(tmp_path):
+    pytest.importorskip("matplotlib")
+    curve(record(), tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_there_is_no_curve_without_points(tmp_path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(BadInput, match="'my-run' has no points yet"):
+        curve(record(points=[]), tmp_path / "curve.png")
+
+
+def shown(*, terminal):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=100, highlight=False)
+    with live(console, points=2) as watch:
+        watch.dense(record()["dense"])
+        watch.epoch("point 1, iteration 1", done=17, planned=30)
+        watch.epoch("point 1, iteration 2", done=18, planned=30)
+        watch.progress.refresh()
+        watch.point(record()["points"][0])
+    return file.getvalue()
+
+
+def test_a_terminal_shows_a_bar_with_the_time_left():
+    assert "point 1, iteration 2" in shown(terminal=True)
+    assert "60%" in shown(terminal=True)
+    assert "left" in shown(terminal=True)
+
+
+def test_anything_else_gets_plain_lines():
+    assert shown(terminal=False).splitlines() == [
+        "images: 3,500 train, 500 validation, 1,000 test",
+        "dense: validation 98.00 %, test 97.65 %, 44,138 weights, 100 blocks, 3.43 M MACs",
+        "point  1/2: mu 1.23e-03, zero blocks 50.00 %, validation 98.10 %, test 97.50 %, "
+        "3 iterations, 12 s",
+    ]

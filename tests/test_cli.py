@@ -1,0 +1,282 @@
+"""The command line: exit codes, sentences, and no torch before it is needed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from tiny import tiny_data, tiny_options, tiny_settings
+from typer.testing import CliRunner
+
+from sparsepath import __version__
+from sparsepath.cli import app
+from sparsepath.lab.settings import Settings, toml
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> Path:
+    return tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def finished(data, tmp_path_factory) -> tuple[Path, str]:
+    """A finished run and what was printed."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    result = call("run", *tiny_options(data), "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    return folder, result.stdout
+
+
+def call(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+def refused(*arguments: str) -> str:
+    """The sentence with which these arguments are refused."""
+    result = call(*arguments)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    return result.stderr
+
+
+def test_run_prints_a_line_for_each_mu_the_table_and_where_everything_is(finished):
+    folder, printed = finished
+    assert printed.startswith(f"folder: {folder}\n")
+    assert len(re.findall(r"^point +\d/2: mu", printed, re.MULTILINE)) == 2
+    assert "zero blocks  zero weights" in printed
+    assert f"Written to {folder}" in printed
+    assert (folder / "curve.png").exists()
+    results = json.loads((folder / "results.json").read_text())
+    assert results["finished"]
+
+
+def test_run_again_shows_the_same_table_at_once(data, finished):
+    folder, printed = finished
+    again = call("run", *tiny_options(data), "--out", str(folder))
+    assert again.exit_code == 0
+    assert printed[printed.index("run: digit-net") :] in again.stdout
+
+
+def test_the_folder_is_named_by_the_settings(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("train", *tiny_options(data)).exit_code == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [tiny_settings(data).name]
+
+
+def test_train_writes_the_dense_reference_and_path_starts_from_it(data, finished, tmp_path):
+    trained = call("train", *tiny_options(data), "--out", str(tmp_path / "dense"))
+    assert trained.exit_code == 0
+    checkpoint = tmp_path / "dense" / "dense.safetensors"
+    assert f"Written to {checkpoint}" in trained.stdout
+    options = [*tiny_options(data), "--out", str(tmp_path / "path")]
+    walked = call("path", "--from", str(checkpoint), *options)
+    assert walked.exit_code == 0
+    table = finished[1][finished[1].index("    1  ") : finished[1].index("In percent")]
+    assert table in walked.stdout
+
+
+def test_path_without_a_checkpoint_is_refused(data):
+    assert "give --from CHECKPOINT" in refused("path", *tiny_options(data))
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_report_shows_a_run(finished, form):
+    result = call("report", str(finished[0]), "--format", form)
+    assert result.exit_code == 0
+    if form == "json":
+        assert json.loads(result.stdout) == json.loads((finished[0] / "results.json").read_text())
+    else:
+        assert "digit-net on" in result.stdout
+
+
+def test_report_draws_a_figure(finished, tmp_path):
+    assert call("report", str(finished[0]), "--figure", str(tmp_path / "c.png")).exit_code == 0
+    assert (tmp_path / "c.png").exists()
+
+
+def test_report_of_an_unfinished_run_says_so(data, tmp_path):
+    call("train", *tiny_options(data), "--out", str(tmp_path / "run"))
+    result = call("report", str(tmp_path / "run"))
+    assert result.exit_code == 0
+    assert "unfinished: 0 of 2 points" in result.stdout
+
+
+def test_report_refuses_an_unknown_format_and_a_folder_without_a_run(finished, tmp_path):
+    assert "no format 'pdf'" in refused("report", str(finished[0]), "--format", "pdf")
+    assert "is no run" in refused("report", str(tmp_path))
+
+
+def test_runs_lists_every_run(finished, tmp_path):
+    result = call("runs", str(finished[0].parent))
+    assert result.exit_code == 0
+    assert result.stdout.startswith("run: digit-net on")
+    assert "no runs in" in refused("runs", str(tmp_path))
+
+
+def test_options_come_before_the_settings_file(data, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(toml(tiny_settings(data, seed=3, dense_epochs=1)))
+    options = ["--settings", str(file), "--seed", "4", "--flip", "--out", str(tmp_path / "run")]
+    assert call("train", *options).exit_code == 0
+    written = (tmp_path / "run" / "settings.toml").read_text()
+    assert written == toml(tiny_settings(data, seed=4, dense_epochs=1, flip=True))
+
+
+def test_the_written_settings_repeat_the_run(finished):
+    folder, _ = finished
+    settings = ["--settings", str(folder / "settings.toml"), "--out", str(folder)]
+    assert call("run", *settings).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--rho", "0"], "rho must be a finite number above zero, not 0"),
+        (["--rho", "-1"], "rho must be"),
+        (["--rho", "nan"], "rho must be"),
+        (["--rho", "inf"], "rho must be"),
+        (["--rho", "strong"], "--rho"),
+        (["--mu-min", "-1", "--mu-max", "1"], "mu_min must be"),
+        (["--mu-min", "1"], "Give both mu_min and mu_max"),
+        (["--points", "0"], "points must be a whole number of at least 1, not 0"),
+        (["--points", "2.5"], "--points"),
+        (["--guard", "2"], "guard is a share from 0 to 1, not 2"),
+        (["--settings", "nowhere.toml"], "'nowhere.toml' cannot be read"),
+        (["--bananas", "3"], "--bananas"),
+        (["--data", "nowhere"], "'nowhere' does not exist"),
+        (["--network", "resnet"], "There is no network 'resnet'"),
+        (["--penalty", "l7"], "There is no penalty 'l7'"),
+        (["--blocks", "kernel"], "did you mean 'kernels'?"),
+        (["--blocks", "tiles(5, 5)"], "does not divide"),
+        (["--device", "toaster"], "'toaster' cannot be used"),
+        (["--from", "nowhere.pt"], "'nowhere.pt' cannot be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_options_are_refused_in_a_sentence(data, tmp_path, options, sentence):
+    said = refused("run", *tiny_options(data), "--out", str(tmp_path / "run"), *options)
+    assert sentence in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [("rhos = 1", "no setting 'rhos'; did you mean 'rho'?"), ("rho = 'strong'", "rho must be")],
+)
+def test_bad_settings_files_are_refused_in_a_sentence(tmp_path, content, sentence):
+    (tmp_path / "mine.toml").write_text(content)
+    said = refused("run", "--settings", str(tmp_path / "mine.toml"))
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_folder_of_other_settings_is_refused_and_left_alone(data, finished):
+    folder, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    said = refused("run", *tiny_options(data), "--seed", "9", "--out", str(folder))
+    assert "belongs to other settings (seed = 9 instead of 0)" in said
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_a_folder_that_cannot_be_written_is_refused(data, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    said = refused("run", *tiny_options(data), "--out", str(tmp_path / "file" / "run"))
+    assert "cannot be written" in said
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code():
+    result = call("run", "--rho", "0", "--debug")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+
+
+def test_a_run_that_diverges_fails_with_one(data, tmp_path):
+    options = [*tiny_options(data), "--dense-rate", "1e30", "--out", str(tmp_path / "run")]
+    result = call("run", *options)
+    assert result.exit_code == 1
+    assert "no longer finite" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_anything_unexpected_fails_with_one(finished, monkeypatch):
+    def broken(folder):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("sparsepath.lab.folders.gather", broken)
+    result = call("report", str(finished[0]))
+    assert result.exit_code == 1
+    assert "the disk is gone" in result.stderr
+
+
+def test_no_command_at_all_explains_itself():
+    result = call()
+    assert result.exit_code == 2
+    assert "Usage" in result.output
+
+
+def test_help_names_every_setting():
+    result = call("run", "--help")
+    assert result.exit_code == 0
+    for option in fields(Settings):
+        flag = "from" if option.name == "checkpoint" else option.name.replace("_", "-")
+        assert f"--{flag}" in result.output
+
+
+def test_python_m_is_the_same_command():
+    command = [sys.executable, "-m", "sparsepath", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == f"sparsepath {__version__}\n"
+
+
+WITHOUT_TORCH = """
+import sys
+from sparsepath.cli import app
+try:
+    app({arguments!r})
+except SystemExit as stop:
+    assert stop.code == {code}, stop.code
+assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["run", "--help"], 0),
+        (["--version"], 0),
+        (["run", "--rho", "0"], 2),
+        (["run", "--settings", "nowhere.toml"], 2),
+    ],
+    ids=str,
+)
+def test_help_version_and_settings_errors_do_not_wait_for_torch(arguments, code):
+    program = WITHOUT_TORCH.format(arguments=arguments, code=code)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_an_interrupt_says_how_to_go_on(data, tmp_path):
+    folder = tmp_path / "run"
+    options = [*tiny_options(data), "--dense-epochs", "5000", "--out", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparsepath", "train", *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    deadline = time.monotonic() + 100
+    while not (folder / "training.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again to go on" in said
+    assert "Traceback" not in said

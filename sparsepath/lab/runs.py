@@ -1,6 +1,5 @@
 """A run from its settings to its results; killed at any moment, it goes on where it was."""
 
-import json
 import math
 import time
 from dataclasses import asdict
@@ -13,11 +12,10 @@ from sparsepath.lab.choices import mus_of
 from sparsepath.lab.folders import RESULTS, Record, check_owner, circumstances, claimed, gather
 from sparsepath.lab.reference import dense_reference
 from sparsepath.lab.settings import Settings
+from sparsepath.lab.state import read_state, write_state
 from sparsepath.lab.training import Diverged, Momenta, train
-from sparsepath.lab.weights import load_weights, part, prefixed
 from sparsepath.path import PathPoint, Progress, Stage, regularisation_path
-from sparsepath.residuals import Residuals
-from sparsepath.storage import read_json, read_tensors, write_json, write_tensors
+from sparsepath.storage import read_json, write_json, write_tensors
 
 
 def execute(
@@ -47,7 +45,8 @@ def walk(bench: Bench) -> None:
         _train_stage(bench, stage)
 
     def keep(progress: Progress) -> None:
-        _keep(bench, progress, mus=mus, seconds=time.monotonic() - began)
+        about = {"mus": mus, "seconds": time.monotonic() - began}
+        write_state(_state_file(bench), bench.admm, progress=progress, about=about)
 
     for point in regularisation_path(
         bench.admm,
@@ -108,33 +107,13 @@ def _train_stage(bench: Bench, stage: Stage) -> None:
         ) from error
 
 
-def _keep(bench: Bench, progress: Progress, *, mus: list[float], seconds: float) -> None:
-    """Write all that the path needs to go on into one file, so that no two can disagree."""
-    admm = bench.admm.state_dict()
-    tensors = {
-        **prefixed("W", bench.model.state_dict()),
-        **prefixed("F", admm.pop("F")),
-        **prefixed("Gamma", admm.pop("Gamma")),
-    }
-    state = {"progress": asdict(progress), "mus": mus, "admm": admm, "seconds": seconds}
-    write_tensors(_state_file(bench), tensors, {"sparsepath": json.dumps(state)})
-
-
 def _resume(bench: Bench) -> tuple[Progress, list[float], float]:
     """Where the path stands, its mus, and the seconds spent on it."""
     path = _state_file(bench)
     if not path.exists():
         return Progress(), mus_of(bench.settings, bench.admm), 0.0
-    tensors, header = read_tensors(path)
-    state = json.loads(header["sparsepath"])
-    load_weights(bench.model, part(tensors, "W"), path)
-    F, Gamma = part(tensors, "F"), part(tensors, "Gamma")
-    names = list(bench.admm.W)
-    pair = {"F": {name: F[name] for name in names}, "Gamma": {name: Gamma[name] for name in names}}
-    bench.admm.load_state_dict({**state["admm"], **pair})
-    index, rows = state["progress"]["index"], state["progress"]["residuals"]
-    residuals = tuple(Residuals(**{**row, "guarded": tuple(row["guarded"])}) for row in rows)
-    return Progress(index, residuals), state["mus"], state["seconds"]
+    progress, about = read_state(path, bench.admm)
+    return progress, about["mus"], about["seconds"]
 
 
 def _record(bench: Bench, point: PathPoint, *, seconds: float) -> Record:

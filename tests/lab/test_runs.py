@@ -183,7 +183,7 @@ def test_every_option_resumes_too(data, tmp_path, monkeypatch, changes):
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("sparsepath.lab.runs.write_tensors", die_on_the_path)
+        patch.setattr("sparsepath.lab.state.write_tensors", die_on_the_path)
         for _ in range(3):
             with pytest.raises(Killed):
                 execute(settings, tmp_path / "b" / "run")

@@ -1,0 +1,35 @@
+"""The README's code runs as it stands, and its table is that of the committed run."""
+
+import json
+import re
+from pathlib import Path
+
+import torch
+
+from sparsepath.report.tables import as_markdown
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readmes_python_runs_from_top_to_bottom() -> None:
+    torch.manual_seed(0)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
+    assert "regularisation_path" in code
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    point = names["point"]
+    weights = dict(names["model"].named_parameters())  # type: ignore[attr-defined]
+    for name, mask in point.support.items():  # type: ignore[attr-defined]
+        assert not weights[name][(~mask).expand_as(weights[name])].any()
+
+
+def test_the_readmes_table_is_the_committed_runs() -> None:
+    record = json.loads((ROOT / "docs" / "digits" / "results.json").read_text())
+    assert as_markdown(record) in README
+
+
+def test_the_two_commands_stand_on_the_first_screen() -> None:
+    first_screen = README.split("\n## ")[0].splitlines()[:40]
+    assert any("sparsepath run" in line for line in first_screen)
+    assert any("./check" in line for line in first_screen)

@@ -38,7 +38,9 @@ def ratios(
     return {"median": middle, "quartile_1": low, "quartile_3": high, "n": rounds}
 
 
-def training_step(model: nn.Module, extra: Callable[[], object]) -> Callable[[], None]:
+def training_step(
+    model: nn.Module, extra: Callable[[], torch.Tensor | float]
+) -> Callable[[], None]:
     """One full SGD step on a batch of 32 random images."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     x, y = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
@@ -70,7 +72,7 @@ def prox(weights: int, rounds: int) -> dict[str, dict[str, float]]:
             assert blocks is not None
             step = penalty.step_at(float(blocks.norms(V).median()))
             name = f"{penalty!r} over {partition!r}"
-            found[name] = ratios(lambda: penalty.prox(V, blocks, step), traffic, rounds)  # noqa: B023
+            found[name] = ratios(lambda: penalty.prox(V, blocks, step, out=F), traffic, rounds)  # noqa: B023
     return found
 
 

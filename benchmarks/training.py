@@ -10,14 +10,15 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.engine import Engine, Lane, Optimizer
+from sparsepath.lab.folders import circumstances
 from sparsepath.lab.models import NETWORKS
-from sparsepath.lab.reproduce import machine
 from sparsepath.storage import write_json
 
 STEPS = 351
@@ -85,7 +86,7 @@ def main() -> None:
     given = parser.parse_args()
     arena = random_arena(torch.device("cuda"))
     results: dict[str, object] = {
-        **machine(),
+        **circumstances(arena.device),
         "batch": 128,
         "steps": STEPS,
         "repeats": given.repeats,
@@ -96,7 +97,7 @@ def main() -> None:
         one = timed(Engine(lanes(name, 1, arena, admm=True), Optimizer()).epoch, given.repeats)
         four = timed(Engine(lanes(name, 4, arena, admm=True), Optimizer()).epoch, given.repeats)
         bare = timed(Engine(lanes(name, 4, arena, admm=False), Optimizer()).epoch, given.repeats)
-        row = {
+        row: dict[str, Any] = {
             "plain": plain,
             "engine, one": one,
             "engine, four, per network": {key: value / 4 for key, value in four.items()},

@@ -60,6 +60,7 @@ _NAMES = {
     "errors": ("BadInput",),
     "guard": ("mean_norm_guard",),
     "metrics": ("macs", "sparsity"),
+    "native": (),
     "path": ("PathPoint", "Schedule", "Stage", "mu_range", "regularisation_path"),
     "penalties": ("L0", "L1", "L12", "Penalty", "Radial"),
     "projections": ("NofM", "TopK"),
@@ -72,6 +73,8 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
+    if name in _NAMES:
+        return import_module(f"sparsepath.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'sparsepath' has no attribute {name!r}")
     value = getattr(import_module(f"sparsepath.{_HOME[name]}"), name)

@@ -1,6 +1,5 @@
 """ADMM beside a live model: F and Gamma for its weights W, and the pull between them."""
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from sparsepath.layers import Layers, targets
 from sparsepath.penalties import Penalty, Radial
 from sparsepath.projections import Projection
 from sparsepath.residuals import ResidualBalancing, Residuals
+from sparsepath.state import checked_state
 from sparsepath.support import Support
 
 
@@ -43,10 +43,15 @@ class ADMM:
         """Set F = W and Gamma = 0 for every chosen layer of the model.
 
         With `balancing`, rho follows the relative residuals; with `fit_shape`, the penalty's shape
-        parameters count in units of each layer's median block norm.
+        parameters count in units of each layer's median block norm, here and at each restart.
         """
         if not isinstance(penalty, Penalty):
             raise BadInput(f"A penalty such as L0() is needed, not {penalty!r}.")
+        for what, given in (("blocks", blocks), ("guard", guard), ("balancing", balancing)):
+            if given is not None and not callable(given):
+                raise BadInput(f"{what} must be a function such as kernels, not {given!r}.")
+        # What torch.compile wraps is the model itself; its parameters keep their own names.
+        model = getattr(model, "_orig_mod", model)
         chosen = targets(model, blocks, layers)
         self.model = model
         self.partition = blocks
@@ -162,13 +167,15 @@ class ADMM:
         # Every guard is asked before anything changes: one that raises a threshold is refused.
         steps = {name: self._step(name, penalties[name]) for name in self.W}
         guarded = tuple(name for name in self.W if steps[name] != self._mu / self._rho)
+        flips = []
         for name, W in self.W.items():
-            F, Gamma = self._F[name], self._Gamma[name]
+            F, Gamma, blocks = self._F[name], self._Gamma[name], self.blocks[name]
+            alive = blocks.alive(F)
             V = self._V(name)
-            F_new = penalties[name].prox(V, self.blocks[name], steps[name])
-            moved = torch.sub(F_new, F, out=V)
-            squares["F - F_previous"].append(_square(moved))
+            F_new = penalties[name].prox(V, blocks, steps[name], out=V)
+            squares["F - F_previous"].append(_square(F.sub_(F_new)))
             F.copy_(F_new)
+            flips.append((blocks.alive(F) != alive).sum())
             gap = torch.sub(W, F, out=V)
             Gamma.add_(gap, alpha=self._rho)
             squares["W - F"].append(_square(gap))
@@ -177,7 +184,7 @@ class ADMM:
         self._aim()
         # Read only now: on a GPU each reading waits for all work before it.
         norms = {what: math.sqrt(sum(map(float, terms))) for what, terms in squares.items()}
-        residuals = Residuals.of(norms, self._rho, guarded)
+        residuals = Residuals.of(norms, self._rho, flipped=sum(map(int, flips)), guarded=guarded)
         if self.balancing is not None:
             self.rho = self.balancing(self._rho, residuals)
         return residuals
@@ -188,7 +195,11 @@ class ADMM:
     def _finite_squares(self) -> list[Tensor]:
         """||W||^2, checked before anything changes: a prox would turn NaN into an innocent zero."""
         squares = [_square(W) for W in self.W.values()]
-        for name, square in zip(self.W, squares, strict=True):
+        for (name, W), square in zip(self.W.items(), squares, strict=True):
+            if self.model.get_parameter(name) is not W:
+                raise BadInput(
+                    f"The model's {name!r} was replaced by another parameter: build a new ADMM."
+                )
             if not math.isfinite(float(square)):
                 raise BadInput(
                     f"{name!r} is no longer finite: lower the learning rate or rho = {self._rho:g} "
@@ -213,9 +224,10 @@ class ADMM:
         assert not isinstance(blocks.cost, Tensor)
         threshold = penalty.threshold(step * blocks.cost)
         allowed = self.guard(blocks.norms(self._V(name)), threshold)
-        if allowed > threshold:
+        if not 0 <= allowed <= threshold:
             raise BadInput(
-                f"{self.guard!r} raised the threshold of {name!r}; a guard may only lower it."
+                f"{self.guard!r} made {allowed!r} of the threshold {threshold:g} of {name!r}; "
+                f"a guard may only lower it, to zero at the least."
             )
         return step if allowed == threshold else penalty.step_at(allowed) / blocks.cost
 
@@ -251,31 +263,13 @@ class ADMM:
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of an ADMM of the same model, blocks and penalty; check it first."""
-        missing = {"F", "Gamma", "rho", "units", "penalty", "position", "blocks"} - set(state)
-        if missing:
-            raise BadInput(f"This is no state of an ADMM: it lacks {sorted(missing)}.")
-        for what, own in (("penalty", self._penalty.identity), ("blocks", spoken(self.partition))):
-            if state[what] != own:
-                raise BadInput(f"This state was made with {what} {state[what]}, not with {own}.")
-        for kind in ("F", "Gamma", "units"):
-            if set(state[kind]) != set(self.W):
-                raise BadInput(
-                    f"This state belongs to another model or choice of layers: it has {kind} for "
-                    f"{sorted(state[kind])}, not for {sorted(self.W)}."
-                )
-        for kind, name in itertools.product(("F", "Gamma"), self.W):
-            if (shape := state[kind][name].shape) != self.W[name].shape:
-                raise BadInput(
-                    f"This state belongs to another model: its {kind} of {name!r} has shape "
-                    f"{tuple(shape)}, not {tuple(self.W[name].shape)}."
-                )
-        rho = checked_number("rho", state["rho"])
+        state = checked_state(state, own=self.state_dict())
         self.position = state["position"]
         for name in self.W:
             self._F[name].copy_(state["F"][name])
             self._Gamma[name].copy_(state["Gamma"][name])
-        self._units = {name: float(state["units"][name]) for name in self.W}
-        self.rho = rho
+        self._units = dict(state["units"])
+        self.rho = state["rho"]
 
 
 def _companion(W: Tensor) -> Tensor:

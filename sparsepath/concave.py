@@ -134,7 +134,11 @@ class LogSum(Radial):
         root = ((x + self.theta).square() - 4 * s).clamp(min=0).sqrt()
         below = 2 * (x * self.theta - s) / (self.theta - x + root)
         t = torch.where(x < self.theta, below, (x - self.theta + root) / 2).clamp(min=0)
-        return _best(x, s, self.phi, [torch.zeros_like(x), t])
+        s = torch.as_tensor(s, dtype=x.dtype, device=x.device)
+        # Where the problem is convex its stationary point is the answer, and comparing two nearly
+        # equal objectives would only lose digits.
+        best = _best(x, s, self.phi, [torch.zeros_like(x), t])
+        return torch.where(s <= self.theta**2, t, best)
 
     def threshold(self, step: float) -> float:
         """The least over t of step * phi(t) / t + t / 2, which is convex; at 0 for small steps."""

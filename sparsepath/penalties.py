@@ -4,13 +4,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from sparsepath.blocks import Blocks, norms
 from sparsepath.errors import checked_number
+from sparsepath.native import threshold_blocks
 
 
 class Penalty(ABC):
@@ -40,6 +41,9 @@ class Penalty(ABC):
 
 class Radial(Penalty):
     """A sum over blocks of cost * phi(||block||): its prox scales each block towards zero."""
+
+    soft: ClassVar[bool | None] = None
+    """whether blocks above the threshold are shortened by it (or left); None for anything else"""
 
     @abstractmethod
     def phi(self, t: Tensor) -> Tensor:
@@ -73,15 +77,25 @@ class Radial(Penalty):
         F = torch.empty_like(V) if out is None else out
         if step == 0:
             return F.copy_(V)
+        if self._fused(V, F, blocks, step):
+            return F
         source, target = blocks.of(V), blocks.of(F)
         for slab in blocks.slabs():
             v = source[slab]
             x = norms(v, blocks.inside)
             cost = blocks.cost[slab] if isinstance(blocks.cost, Tensor) else blocks.cost
             t = self.shrunk(x, step * _on(cost, x))
-            # Where t is x the ratio is exactly 1: a block that survives l0 is not touched.
-            torch.mul(v, torch.where(t > 0, t / x, 0.0), out=target[slab])
+            # Where t is x the ratio is exactly 1: a block that survives l0 is not touched; a
+            # chosen zero is +0, where a product with zero could be -0.
+            target[slab] = torch.where(t > 0, v * (t / x), 0.0)
         return F
+
+    def _fused(self, V: Tensor, F: Tensor, blocks: Blocks, step: float) -> bool:
+        """Do the whole prox by the compiled kernel, where there is one; whether it was done."""
+        if self.soft is None or isinstance(blocks.cost, Tensor):
+            return False
+        threshold = self.threshold(step * blocks.cost)
+        return threshold_blocks(V, F, blocks, threshold=threshold, soft=self.soft)
 
 
 def _on(cost: float | Tensor, like: Tensor) -> float | Tensor:
@@ -91,6 +105,8 @@ def _on(cost: float | Tensor, like: Tensor) -> float | Tensor:
 @dataclass(frozen=True)
 class L1(Radial):
     """Group lasso, phi(t) = t: the soft threshold at step (equation 9)."""
+
+    soft = True
 
     def phi(self, t: Tensor) -> Tensor:
         """The norm itself."""
@@ -112,6 +128,8 @@ class L1(Radial):
 @dataclass(frozen=True)
 class L0(Radial):
     """Number of non-zero blocks, phi(t) = 1 for t > 0: the hard threshold (equation 10)."""
+
+    soft = False
 
     def phi(self, t: Tensor) -> Tensor:
         """One for a block that lives."""

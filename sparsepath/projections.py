@@ -107,7 +107,8 @@ class TopK(Projection):
 
     def _count(self, total: int, what: str) -> int:
         if isinstance(self.k, float):
-            return round(self.k * total)
+            # A share of a small layer still leaves it one block: none would cut the network.
+            return max(1, round(self.k * total)) if self.k > 0 else 0
         if self.k > total:
             raise BadInput(f"TopK's k = {self.k} is larger than {what}; give {total} or less.")
         return self.k

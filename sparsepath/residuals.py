@@ -20,11 +20,16 @@ class Residuals:
     """||W - F|| / max(||W||, ||F||)"""
     dual_relative: float
     """||F - F_previous|| / ||Gamma / rho||"""
+    flipped: int = 0
+    """how many blocks of F died or came back: an l0 path that stops while this is not small has a
+    support that depends on where it stopped"""
     guarded: tuple[str, ...] = ()
     """the weights whose threshold the guard lowered: their prox was not the exact one"""
 
     @classmethod
-    def of(cls, norms: Mapping[str, float], rho: float, guarded: tuple[str, ...]) -> Self:
+    def of(
+        cls, norms: Mapping[str, float], rho: float, *, flipped: int, guarded: tuple[str, ...]
+    ) -> Self:
         """From ||W - F||, ||F - F_previous||, ||W||, ||F|| and ||Gamma||."""
         primal, dual = norms["W - F"], norms["F - F_previous"]
         return cls(
@@ -32,6 +37,7 @@ class Residuals:
             dual,
             _share(primal, max(norms["W"], norms["F"])),
             _share(dual, norms["Gamma"] / rho),
+            flipped,
             guarded,
         )
 

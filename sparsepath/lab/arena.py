@@ -31,7 +31,7 @@ class Arena:
         self.device = device
         self.pad, self.flip = pad, flip
         images = self.data.train.images
-        # Padding is black, as in the usual recipe, which pads after normalising: the mean's colour.
+        # Padding has the mean's colour, which normalises to zero, as in the usual recipe.
         mean = (self.data.mean.to(device) * 255).round().to(torch.uint8)
         count, channels, height, width = images.shape
         self.padded = mean.expand(count, height + 2 * pad, width + 2 * pad, channels).contiguous()

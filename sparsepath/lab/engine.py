@@ -207,9 +207,14 @@ class Engine:
     def _capture(self) -> Callable[[], None]:
         main = torch.cuda.Stream()
         main.wait_stream(torch.cuda.current_stream())
-        kept = [(lane.rates.clone(), lane.W.clone()) for lane in self.lanes]
+        state = [
+            tensor
+            for lane in self.lanes
+            for tensor in (lane.rates, lane.W, lane.momentum, lane.loss)
+        ]
+        kept = [tensor.clone() for tensor in state]
         with torch.cuda.stream(main):
-            # Compiles and allocates; at rate 0 the weights stand still, and are put back anyway.
+            # Compiles and allocates; at rate 0 the weights stand still, and all is put back after.
             for lane in self.lanes:
                 lane.rates.zero_()
             for _ in range(3):
@@ -226,10 +231,8 @@ class Engine:
             for stream in streams:
                 main.wait_stream(stream)
             self.cursor.add_(1)
-        for lane, (rates, W) in zip(self.lanes, kept, strict=True):
-            lane.rates.copy_(rates)
-            lane.W.copy_(W)
-            lane.momentum.zero_()
+        for tensor, before in zip(state, kept, strict=True):
+            tensor.copy_(before)
         self._streams = streams
         return graph.replay
 

@@ -21,18 +21,20 @@ def reproduce(
     name: str,
     networks: Sequence[str] = tuple(DENSE),
     penalties: Sequence[str] = tuple(PAPER),
+    flip: bool,
     minutes: float = float("inf"),
     device: str = "cuda",
 ) -> bool:
     """Walk the l0 and l1 paths of each network; False if the minutes were over before the end.
 
-    Dense references go to `folder/dense`, paths to `folder/paper`. Digits are not mirrored.
+    Dense references go to `folder/dense`, paths to `folder/paper`. Mirrored images (`flip`) help
+    where a mirrored object is one of its kind, and not for digits.
     """
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise BadInput(f"There is no GPU for device {device!r}; these experiments need one.")
     until = time.monotonic() + 60 * minutes
     loaded = replace(load(data), name=name)
-    arena = Arena(loaded, torch.device(device), flip=name != "svhn", final=True)
+    arena = Arena(loaded, torch.device(device), flip=flip, final=True)
     dense = folder / "dense"
     train_dense({network: DENSE[network] for network in networks}, arena, dense)
     for network in networks:

@@ -1,6 +1,5 @@
 """A run from its settings to its results; killed at any moment, it goes on where it was."""
 
-import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from sparsepath.lab.choices import mus_of
 from sparsepath.lab.folders import RESULTS, Record, check_owner, circumstances, claimed, gather
 from sparsepath.lab.reference import dense_reference
 from sparsepath.lab.settings import Settings
-from sparsepath.lab.state import read_state, write_state
+from sparsepath.lab.state import plain_residuals, read_state, write_state
 from sparsepath.lab.training import Diverged, Momenta, train
 from sparsepath.path import PathPoint, Progress, Stage, regularisation_path
 from sparsepath.storage import read_json, write_json, write_tensors
@@ -130,14 +129,9 @@ def _record(bench: Bench, point: PathPoint, *, seconds: float) -> Record:
         "epochs": point.epochs,
         "iterations": len(point.residuals),
         "converged": point.converged,
-        "residuals": [_finite(asdict(residuals)) for residuals in point.residuals],
+        "residuals": plain_residuals(point.residuals),
         "seconds": seconds,
     }
-
-
-def _finite(row: Record) -> Record:
-    """JSON has no infinity, which a relative residual is when Gamma = 0: it becomes null."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 def _results(bench: Bench) -> Record:

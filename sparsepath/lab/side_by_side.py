@@ -1,4 +1,4 @@
-"""Dense references and paths, several at once on one engine, resumable at any stage."""
+"""Dense references and paths, several at once on one engine; a path resumes at any stage."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from sparsepath.lab.engine import Engine, Lane, Optimizer
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.models import Network, build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
-from sparsepath.lab.state import read_state, write_state
+from sparsepath.lab.state import plain_residuals, read_state, write_state
 from sparsepath.lab.training import seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
@@ -45,7 +45,14 @@ def train_dense(
     recipes: dict[str, DenseRecipe], arena: Arena, folder: Path, *, seed: int = 0
 ) -> None:
     """Train the dense references that `folder` lacks, all side by side."""
-    names = [name for name in recipes if not (folder / f"{name}.json").exists()]
+    names = []
+    for name, recipe in recipes.items():
+        written = folder / f"{name}.json"
+        if written.exists():
+            wanted = {"recipe": asdict(recipe), "seed": seed, **_data(arena)}
+            _check_same(read_json(written), wanted, written)
+        else:
+            names.append(name)
     if not names:
         return
     began = time.monotonic()
@@ -60,8 +67,7 @@ def train_dense(
     for name, lane, loss in zip(names, lanes, losses, strict=True):
         figures: dict[str, Any] = {
             "network": name,
-            "data": arena.data.name,
-            "training_images": len(arena.padded),
+            **_data(arena),
             "recipe": asdict(recipes[name]),
             "seed": seed,
             "loss": float(loss),
@@ -118,8 +124,7 @@ class Walk:
             "penalty": job.penalty,
             "variant": job.variant,
             "seed": job.seed,
-            "data": arena.data.name,
-            "training_images": len(arena.padded),
+            **_data(arena),
             "recipe": recipe.plain(),
             "dense": arena.accuracies(self.model),
             "mus": mus,
@@ -151,17 +156,17 @@ class Walk:
         write_state(self._state, self.admm, progress=progress, about={"record": self.record})
 
     def _resume(self) -> Progress | None:
+        written = self.folder / f"{self.job.name}.json"
         if not self._state.exists():
+            if written.exists():
+                raise BadInput(
+                    f"{str(written)!r} is of a path without its state, which would be overwritten: "
+                    f"move it away, or choose another folder."
+                )
             return None
         progress, about = read_state(self._state, self.admm)
-        kept = about["record"]
-        for what in ("recipe", "seed", "training_images"):
-            if kept[what] != self.record[what]:
-                raise BadInput(
-                    f"{str(self._state)!r} was made with {what} {kept[what]}, not with "
-                    f"{self.record[what]}: choose another folder."
-                )
-        self.record = kept
+        _check_same(about["record"], self.record, self._state)
+        self.record = about["record"]
         return progress
 
     def _advance(self) -> None:
@@ -196,7 +201,7 @@ class Walk:
                 "epochs": point.epochs,
                 "sparsity": asdict(point.sparsity),
                 "macs": {**asdict(counted), "speedup": counted.speedup},
-                "residuals": [asdict(residuals) for residuals in point.residuals],
+                "residuals": plain_residuals(point.residuals),
             }
         )
         self.record["seconds"] = time.monotonic() - self._began
@@ -229,16 +234,35 @@ class Walk:
             self._advance()
 
 
-def _finished(job: Job, folder: Path) -> bool:
-    record = folder / f"{job.name}.json"
-    return record.exists() and len(read_json(record)["points"]) > job.recipe.last
+def _finished(job: Job, arena: Arena, folder: Path) -> bool:
+    written = folder / f"{job.name}.json"
+    if not written.exists():
+        return False
+    record = read_json(written)
+    wanted = {"recipe": job.recipe.plain(), "seed": job.seed, **_data(arena)}
+    _check_same(record, wanted, written)
+    return len(record["points"]) > job.recipe.last
+
+
+def _data(arena: Arena) -> dict[str, Any]:
+    return {"data": arena.data.name, "training_images": len(arena.padded)}
+
+
+def _check_same(kept: dict[str, Any], wanted: dict[str, Any], path: Path) -> None:
+    """Refuse what other settings made, or another data set."""
+    for what in ("recipe", "seed", "data", "training_images"):
+        if what in wanted and kept[what] != wanted[what]:
+            raise BadInput(
+                f"{str(path)!r} was made with {what} {kept[what]}, not with {wanted[what]}: "
+                f"choose another folder."
+            )
 
 
 def walk_paths(
     jobs: Sequence[Job], arena: Arena, *, dense: Path, folder: Path, until: float
 ) -> bool:
     """Walk all jobs side by side until done or until this monotonic time; whether all are done."""
-    pending = [job for job in jobs if not _finished(job, folder)]
+    pending = [job for job in jobs if not _finished(job, arena, folder)]
     walks = [Walk(job, arena, dense=dense, folder=folder) for job in pending]
     while walks := [walk for walk in walks if walk.stage is not None]:
         # A lane that is through leaves, and the others are captured anew without it.

@@ -1,7 +1,8 @@
 """The state of a path in one file, so that no two files can disagree after a kill."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,15 @@ def write_state(path: Path, admm: ADMM, *, progress: Progress, about: Mapping[st
     }
     header = {"progress": asdict(progress), "admm": state, **about}
     write_tensors(path, tensors, {"sparsepath": json.dumps(header)})
+
+
+def plain_residuals(residuals: Sequence[Residuals]) -> list[dict[str, Any]]:
+    """Residuals as JSON holds them: it has no infinity, as the relative ones are when Gamma = 0."""
+    rows = [asdict(each) for each in residuals]
+    return [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        for row in rows
+    ]
 
 
 def read_state(path: Path, admm: ADMM) -> tuple[Progress, dict[str, Any]]:

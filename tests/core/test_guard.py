@@ -111,8 +111,18 @@ def test_a_guard_that_raises_the_threshold_is_refused_before_anything_changes() 
     admm.guard = lambda norms, threshold: threshold * (1 + len(norms) % 2)
     before = admm.state_dict()
     with pytest.raises(
-        BadInput, match=r"raised the threshold of '3.weight'; a guard may only lower"
+        BadInput, match=r"made 0.2 of the threshold 0.1 of '3.weight'; a guard may only lower"
     ):
+        admm.step()
+    assert same(before, admm.state_dict())
+
+
+@pytest.mark.parametrize("value", [-5.0, float("nan")])
+def test_a_guard_that_makes_no_threshold_is_refused_before_anything_changes(value: float) -> None:
+    admm = started(network(), guard=lambda norms, threshold: threshold)
+    admm.guard = lambda norms, threshold: value if len(norms) % 2 else threshold
+    before = admm.state_dict()
+    with pytest.raises(BadInput, match="a guard may only lower it, to zero at the least"):
         admm.step()
     assert same(before, admm.state_dict())
 

@@ -247,3 +247,12 @@ def test_a_projection_is_moved_along_its_path_by_its_count() -> None:
 def test_identity_is_the_projection_but_for_its_count() -> None:
     assert TopK(5).identity == TopK(3).identity != TopK(3, together=True).identity
     assert NofM(3, 4).identity == NofM(1, 4).identity != NofM(1, 2).identity
+
+
+def test_a_share_leaves_even_a_small_layer_one_block() -> None:
+    layer = nn.Linear(3, 2)
+    blocks = outputs(layer)
+    assert blocks is not None
+    F = TopK(0.1).prox(layer.weight.detach(), blocks)
+    assert int(blocks.alive(F).sum()) == 1
+    assert not TopK(0.0).prox(layer.weight.detach(), blocks).any()

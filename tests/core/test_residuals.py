@@ -95,3 +95,12 @@ def test_balancing_that_balances_nothing_is_refused(value: object) -> None:
         ResidualBalancing(ratio=value)
     with pytest.raises(BadInput, match="The balancing factor must be"):
         ResidualBalancing(factor=value)
+
+
+def test_flips_count_blocks_that_die_and_blocks_that_come_back() -> None:
+    """W stands still: at l0 a block below the threshold dies, then V = 2 W brings it back."""
+    layer = nn.Linear(2, 3, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.3, 0.0], [0.7, 0.0], [2.0, 0.0]]))
+    admm = ADMM(layer, L0(), rho=1.0, mu=0.5)  # threshold 1
+    assert [admm.step().flipped for _ in range(4)] == [2, 1, 1, 2]

@@ -246,3 +246,54 @@ def test_a_layer_without_living_blocks_keeps_its_unit() -> None:
     admm.restart()
     assert admm.penalties["weight"].theta == pytest.approx(1.5)
     assert not admm.F["weight"].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"units": dict.fromkeys(started(network()).W, "wide")}, "must be a number above zero"),
+        ({"F": 3}, "has F for 3"),
+        ({"rho": float("nan")}, "rho must be a finite number"),
+    ],
+)
+def test_damaged_state_is_refused_before_anything_changes(
+    change: dict[str, object], sentence: str
+) -> None:
+    admm = started(network())
+    before = admm.state_dict()
+    with pytest.raises(BadInput, match=sentence):
+        admm.load_state_dict({**before, **change})
+    assert same(before, admm.state_dict())
+
+
+def test_state_that_is_not_finite_or_no_mapping_is_refused() -> None:
+    admm = started(network())
+    state = admm.state_dict()
+    next(iter(state["Gamma"].values())).view(-1)[0] = float("nan")
+    with pytest.raises(BadInput, match=r"This state is damaged: its Gamma of .* is not finite"):
+        admm.load_state_dict(state)
+    with pytest.raises(BadInput, match="This is no state of an ADMM: None"):
+        admm.load_state_dict(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own imports
+def test_a_compiled_model_keeps_its_own_names() -> None:
+    model = network()
+    admm = ADMM(torch.compile(model), L0(), rho=1.0, mu=1.0)  # type: ignore[arg-type]
+    assert list(admm.F) == list(ADMM(model, L0(), rho=1.0).F)
+    admm.step()
+    admm.support().impose(model)
+
+
+def test_a_replaced_parameter_is_noticed() -> None:
+    model = network()
+    admm = started(model)
+    model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
+    with pytest.raises(BadInput, match="was replaced by another parameter: build a new ADMM"):
+        admm.step()
+
+
+@pytest.mark.parametrize("what", ["blocks", "guard", "balancing"])
+def test_what_must_be_a_function_is_checked(what: str) -> None:
+    with pytest.raises(BadInput, match=f"{what} must be a function such as kernels, not 'kernels'"):
+        ADMM(network(), L0(), rho=1.0, **{what: "kernels"})  # type: ignore[arg-type]

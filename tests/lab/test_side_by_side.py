@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from sparsepath import BadInput, Schedule
+from sparsepath import BadInput, Residuals, Schedule
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.side_by_side import Job, Walk, train_dense, walk_paths
+from sparsepath.lab.state import plain_residuals
 
 CPU = torch.device("cpu")
 RECIPE = PathRecipe(
@@ -131,4 +132,26 @@ def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> No
 def test_reproduce_without_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BadInput, match="no GPU"):
-        reproduce("digits", tmp_path, name="digits")
+        reproduce("digits", tmp_path, name="digits", flip=False)
+
+
+def test_a_record_without_its_state_is_never_overwritten(dense: Path, tmp_path: Path) -> None:
+    record = tmp_path / f"{JOBS[0].name}.json"
+    known = {"recipe": RECIPE.plain(), "seed": 0, "data": "tiny", "training_images": 256}
+    record.write_text(json.dumps({**known, "points": []}))
+    with pytest.raises(BadInput, match="is of a path without its state"):
+        walked(dense, tmp_path)
+    record.write_text(json.dumps({**known, "data": "other", "points": []}))
+    with pytest.raises(BadInput, match="was made with data other, not with tiny"):
+        walked(dense, tmp_path)
+
+
+def test_a_dense_reference_of_another_recipe_is_refused(dense: Path) -> None:
+    with pytest.raises(BadInput, match="was made with recipe"):
+        train_dense({"digit-net": DenseRecipe(9, 0.05)}, Arena(tiny_data(), CPU), dense)
+
+
+def test_a_relative_residual_without_a_dual_is_null_in_json() -> None:
+    rows = plain_residuals([Residuals(1.0, 1.0, 0.5, math.inf)])
+    assert rows[0]["dual_relative"] is None
+    assert rows[0]["primal"] == 1.0

@@ -41,9 +41,9 @@ def ratios(
 def training_step(
     model: nn.Module, extra: Callable[[], torch.Tensor | float]
 ) -> Callable[[], None]:
-    """One full SGD step on a batch of 32 random images."""
+    """One full SGD step on random images, in the paper's batch of 128."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    x, y = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    x, y = torch.randn(128, 3, 32, 32), torch.randint(10, (128,))
 
     def step() -> None:
         optimizer.zero_grad()

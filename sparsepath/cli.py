@@ -21,7 +21,7 @@ from sparsepath.lab.settings import Settings, from_mapping, read
 app = typer.Typer(
     name="sparsepath",
     help="From a trained convolutional network to a sparse one, along a path you can see.",
-    epilog="Exit codes: 0 done, 1 the run failed, 2 bad usage.",
+    epilog="Exit codes: 0 done, 1 the run failed, 2 bad usage, 130 stopped by Ctrl-C.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -112,8 +112,8 @@ def _command(act: Act) -> Act:
         settings_file, out, debug = (given.pop(name) for name in ("settings", "out", "debug"))
         again = "Stopped; run the same command again to go on from here."
         with _sentences(debug, stopped=again):
-            settings = _settings(settings_file, given)
-            act(settings, out or Path("runs", settings.name))
+            settings, place = _settings(settings_file, given)
+            act(settings, out or place or Path("runs", settings.name))
 
     paragraphs = (inspect.getdoc(act) or "").split("\n\n")
     command.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -122,11 +122,11 @@ def _command(act: Act) -> Act:
     return act
 
 
-def _settings(file: Path | None, given: Mapping[str, object]) -> Settings:
-    """The settings file's values, then the options that were given."""
-    values = {} if file is None else read(file)
+def _settings(file: Path | None, given: Mapping[str, object]) -> tuple[Settings, Path | None]:
+    """The settings file's values, then the options that were given; and the file's own `out`."""
+    values, out = ({}, None) if file is None else read(file)
     values |= {name: value for name, value in given.items() if value is not None}
-    return from_mapping(values, "The command line")
+    return from_mapping(values, "The command line"), out
 
 
 @_command
@@ -218,8 +218,11 @@ def runs(
         if not found:
             raise BadInput(f"There are no runs in {str(folder)!r}.")
         for run_folder in found:
-            _say(heading(gather(run_folder)))
+            try:
+                _say(heading(gather(run_folder)))
+            except BadInput as error:  # one damaged run must not hide the others
+                _say(f"{run_folder.name}: {error}")
 
 
 def _say(text: str) -> None:
-    console.print(text, soft_wrap=True, markup=False)
+    console.print(text, soft_wrap=True, markup=False, emoji=False)

@@ -16,8 +16,13 @@ from sparsepath.errors import BadInput
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary neighbour of `path`, then put it in place in one move."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise BadInput(
+            f"{str(path)!r} cannot be written ({error.strerror}); choose another place."
+        ) from error
     os.close(handle)
     neighbour = Path(name)
     try:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from sparsepath import __version__
 from sparsepath.cli import app
 from sparsepath.lab.settings import Settings, toml
+from sparsepath.storage import read_tensors, write_tensors
 
 
 @pytest.fixture(scope="session")
@@ -280,3 +282,55 @@ def test_an_interrupt_says_how_to_go_on(data, tmp_path):
     assert process.returncode == 130
     assert "run the same command again to go on" in said
     assert "Traceback" not in said
+
+
+def test_runs_lists_the_others_beside_a_damaged_one(finished, tmp_path):
+    shutil.copytree(finished[0], tmp_path / "good")
+    shutil.copytree(finished[0], tmp_path / "torn")
+    (tmp_path / "torn" / "results.json").write_text("{}")
+    result = call("runs", str(tmp_path))
+    assert result.exit_code == 0
+    assert "(finished)" in result.stdout
+    assert "torn: " in result.stdout
+    assert "is damaged: it lacks chosen, dense" in result.stdout
+    assert "is damaged: it lacks" in refused("report", str(tmp_path / "torn"))
+
+
+def test_names_are_shown_as_they_are(finished, tmp_path):
+    odd = tmp_path / "a:dog:[b]"
+    shutil.copytree(finished[0], odd)
+    (odd / "results.json").unlink()
+    shown = json.loads(call("report", str(odd), "--format", "json").stdout)
+    assert shown["name"] == "a:dog:[b]"
+
+
+def test_a_figure_that_cannot_be_written_is_bad_usage(finished):
+    said = refused_after("report", str(finished[0]), "--figure", "/proc/none/c.png")
+    assert "'/proc/none/c.png' cannot be written" in said
+
+
+def refused_after(*arguments: str) -> str:
+    """The sentence of a refusal that comes after something was shown."""
+    result = call(*arguments)
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
+def test_a_checkpoint_with_nan_is_refused_before_anything_is_written(data, finished, tmp_path):
+    weights, _ = read_tensors(finished[0] / "dense.safetensors")
+    next(iter(weights.values())).view(-1)[0] = float("nan")
+    write_tensors(tmp_path / "nan.safetensors", weights, {})
+    options = [*tiny_options(data), "--out", str(tmp_path / "run")]
+    assert "not finite" in refused("path", "--from", str(tmp_path / "nan.safetensors"), *options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_dense_row_counts_the_zeros_it_starts_from(data, finished, tmp_path):
+    options = [*tiny_options(data), "--out", str(tmp_path / "run")]
+    sparse = finished[0] / "points" / "01.safetensors"
+    walked = call("path", "--from", str(sparse), *options)
+    assert walked.exit_code == 0
+    record = json.loads((tmp_path / "run" / "results.json").read_text())
+    before = json.loads((finished[0] / "results.json").read_text())["points"][1]["sparsity"]
+    assert record["dense"]["sparsity"] == before
+    assert f"{100 * before['of_blocks']:.2f}" in walked.stdout

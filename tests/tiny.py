@@ -27,11 +27,13 @@ def tiny_data(folder: Path) -> Path:
 
 def tiny_settings(source: Path, **changes: object) -> Settings:
     """A run of two dense epochs and two points of two iterations each."""
-    quick = Settings(data=str(source), dense_epochs=2, points=2, xi=2, shift=1, epsilon=0.0)
+    quick = Settings(
+        data=str(source), dense_epochs=2, points=2, delta=1, xi=2, shift=1, epsilon=0.0
+    )
     return replace(quick, **changes)
 
 
 def tiny_options(data: Path) -> list[str]:
     """The same settings for the command line."""
-    quick = "--dense-epochs 2 --points 2 --xi 2 --shift 1 --epsilon 0"
+    quick = "--dense-epochs 2 --points 2 --delta 1 --xi 2 --shift 1 --epsilon 0"
     return ["--data", str(data), *quick.split()]

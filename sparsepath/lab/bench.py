@@ -36,9 +36,12 @@ class Watch:
 class Bench:
     """A run's data, network and ADMM, as its settings describe them."""
 
-    def __init__(self, settings: Settings, folder: Path, watch: Watch) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, watch: Watch, *, dense_only: bool = False
+    ) -> None:
         """Build all that the settings name, before anything is written."""
         self.settings, self.folder, self.watch = settings, folder, watch
+        self.dense_only = dense_only
         torch.set_num_threads(settings.threads)
         self.device = device_of(settings)
         data = load(settings.data, validation=settings.validation, seed=settings.seed)

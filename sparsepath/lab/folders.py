@@ -28,7 +28,7 @@ def settings_of(folder: Path) -> Settings:
     path = folder / SETTINGS
     if not path.is_file():
         raise BadInput(f"{str(folder)!r} is no run: it has no {SETTINGS}.")
-    return from_mapping(read(path), f"{str(path)!r}")
+    return from_mapping(read(path)[0], f"{str(path)!r}")
 
 
 @contextmanager
@@ -77,7 +77,12 @@ def check_owner(folder: Path, settings: Settings) -> None:
 def gather(folder: Path) -> Record:
     """All figures of a run, finished or not."""
     if (folder / RESULTS).is_file():
-        return read_json(folder / RESULTS)
+        record = read_json(folder / RESULTS)
+        if missing := {"name", "finished", "settings", "dense", "points", "chosen"} - record.keys():
+            raise BadInput(
+                f"{str(folder / RESULTS)!r} is damaged: it lacks {', '.join(sorted(missing))}."
+            )
+        return record
     settings = settings_of(folder)
     dense = folder / "dense.json"
     points: list[Record] = [read_json(path) for path in folder.glob("points/*.json")]
@@ -94,6 +99,8 @@ def gather(folder: Path) -> Record:
 def chosen(record: Record, tolerance: float) -> int | None:
     """The point with the most zero blocks that loses at most `tolerance` in validation."""
     dense, points = record["dense"], record["points"]
+    if dense is None:
+        return None
     good = [p for p in points if p["validation"] >= dense["validation"] - tolerance - 1e-12]
     best = max(good, key=lambda p: p["sparsity"]["of_blocks"], default=None)
     return None if best is None else best["index"]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from sparsepath.errors import BadInput
@@ -9,6 +10,7 @@ from sparsepath.lab.bench import Bench
 from sparsepath.lab.folders import Record
 from sparsepath.lab.training import Diverged, Momenta, train
 from sparsepath.lab.weights import load_weights, part, prefixed
+from sparsepath.metrics import sparsity
 from sparsepath.storage import read_json, read_tensors, write_json, write_tensors
 
 WARMUP = 0.15
@@ -52,7 +54,11 @@ def _train(bench: Bench, training: Path) -> float:
         }
         state = {"epoch": momenta.epoch, "seconds": time.monotonic() - began}
         write_tensors(training, tensors, {"sparsepath": json.dumps(state)})
-        bench.watch.epoch("dense reference", done=momenta.epoch, planned=bench.planned())
+        bench.watch.epoch(
+            "dense reference",
+            done=momenta.epoch,
+            planned=bench.dense_epochs if bench.dense_only else bench.planned(),
+        )
 
     rate = bench.settings.dense_rate
     try:
@@ -80,6 +86,7 @@ def _record(bench: Bench, seconds: float) -> Record:
         },
         "parameters": sum(weight.numel() for weight in bench.model.parameters()),
         "blocks": {name: cut.count for name, cut in bench.admm.blocks.items()},
+        "sparsity": asdict(sparsity(bench.model, bench.admm.blocks)),
         "macs": bench.macs(),
         "digests": bench.digests,
         "epochs": bench.dense_epochs,

@@ -23,7 +23,7 @@ def execute(
     """Do what is not yet done of a run (of its dense reference alone, if so asked); its figures."""
     check_owner(folder, settings)
     if not (folder / RESULTS).exists():
-        bench = Bench(settings, folder, watch or Watch())
+        bench = Bench(settings, folder, watch or Watch(), dense_only=dense_only)
         with claimed(folder, settings):
             bench.watch.begin(folder)
             dense_reference(bench)

@@ -109,7 +109,7 @@ class Settings:
         "kernels",
         text,
         PATH,
-        "zeroed together: kernels, outputs, inputs, positions, columns, elements, 'tiles(2, 2)'",
+        "zeroed together: kernels, outputs, inputs, positions, columns, elements, 'tiles(2, 1)'",
     )
     rho: float = setting(0.2, above_zero, PATH, "strength of the pull between W and F")
     points: int = setting(10, count, PATH, "how many mu, evenly spaced in their logarithm")
@@ -120,7 +120,7 @@ class Settings:
         None, above_zero, PATH, "last mu; found from the block norms if not given"
     )
     first_share: float = setting(
-        0.05, share, PATH, "share of the blocks that a found mu_min would zero at once"
+        0.3, share, PATH, "share of the blocks that a found mu_min would zero at once"
     )
     last_share: float = setting(
         0.995, share, PATH, "share of the blocks that a found mu_max would zero at once"
@@ -182,6 +182,8 @@ def _checked(option: "Field[Any]", value: object) -> object:
 def from_mapping(given: Mapping[str, object], source: str) -> Settings:
     """Settings with the given values; an unknown key is refused with the near one."""
     known = [option.name for option in fields(Settings)]
+    # The option is called --from, which no Python name can be.
+    given = {"checkpoint" if key == "from" else key: value for key, value in given.items()}
     for key in given:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -190,14 +192,15 @@ def from_mapping(given: Mapping[str, object], source: str) -> Settings:
     return Settings(**given)  # type: ignore[arg-type]  # every value is checked there
 
 
-def read(path: Path) -> dict[str, object]:
-    """The values of a settings file, checked as far as each goes alone."""
+def read(path: Path) -> tuple[dict[str, object], Path | None]:
+    """The values of a settings file, checked as far as each goes alone, and its `out` if given."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(f"The settings file {str(path)!r} cannot be read: {error}.") from error
+    out = given.pop("out", None)
     from_mapping(given, f"The settings file {str(path)!r}")
-    return given
+    return given, None if out is None else Path(text("out", out))
 
 
 def toml(settings: Settings) -> str:

@@ -21,6 +21,9 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
             f"{str(source)!r} belongs to another network than {type(model).__name__}: "
             f"{_listed(wrong)} differ or are missing."
         )
+    broken = [name for name in own if not bool(weights[name].isfinite().all())]
+    if broken:
+        raise BadInput(f"{str(source)!r} holds weights that are not finite: {_listed(broken)}.")
     model.load_state_dict(weights)
 
 

@@ -54,7 +54,7 @@ class Live(Watch):
         )
 
     def _say(self, line: str) -> None:
-        self.console.print(line, soft_wrap=True, markup=False)
+        self.console.print(line, soft_wrap=True, markup=False, emoji=False)
 
 
 @contextmanager

@@ -7,14 +7,16 @@ from types import MappingProxyType
 
 from sparsepath.lab.folders import Record
 
+Show = Callable[[Record], str]
+
 
 @dataclass(frozen=True)
 class Column:
     """A title, and what to show of the dense reference and of a point."""
 
     title: str
-    dense: Callable[[Record], str]
-    point: Callable[[Record], str]
+    dense: Show
+    point: Show
 
 
 def percent(share: float) -> str:
@@ -41,20 +43,24 @@ def _nothing(record: Record) -> str:
     return ""
 
 
+def _both(show: Show) -> tuple[Show, Show]:
+    """The same for the dense reference as for a point."""
+    return show, show
+
+
 COLUMNS = (
     Column("point", lambda r: "dense", point_number),
     Column("mu", _nothing, lambda r: f"{r['mu']:.3g}"),
-    Column("zero blocks", lambda r: "0.00", lambda r: percent(r["sparsity"]["of_blocks"])),
-    Column("zero weights", lambda r: "0.00", lambda r: percent(r["sparsity"]["of_sparsified"])),
-    Column("of model", lambda r: "0.00", lambda r: percent(r["sparsity"]["of_model"])),
-    Column(
-        "MACs", lambda r: millions(r["macs"]["sparse"]), lambda r: millions(r["macs"]["sparse"])
-    ),
+    Column("zero blocks", *_both(lambda r: percent(r["sparsity"]["of_blocks"]))),
+    Column("zero weights", *_both(lambda r: percent(r["sparsity"]["of_sparsified"]))),
+    Column("of model", *_both(lambda r: percent(r["sparsity"]["of_model"]))),
+    Column("MACs", *_both(lambda r: millions(r["macs"]["sparse"]))),
     Column("val W", _nothing, lambda r: percent(r["validation_W"])),
     Column("val F", _nothing, lambda r: percent(r["validation_F"])),
-    Column("val", lambda r: percent(r["validation"]), lambda r: percent(r["validation"])),
-    Column("test", lambda r: percent(r["test"]), lambda r: percent(r["test"])),
-    Column("epochs", lambda r: str(r["epochs"]), lambda r: str(r["epochs"])),
+    Column("val", *_both(lambda r: percent(r["validation"]))),
+    Column("test", *_both(lambda r: percent(r["test"]))),
+    Column("flips", _nothing, lambda r: str(r["residuals"][-1]["flipped"])),
+    Column("epochs", *_both(lambda r: str(r["epochs"]))),
 )
 LAYERS = Column(
     "zero blocks by layer",
@@ -63,7 +69,9 @@ LAYERS = Column(
 )
 LEGEND = (
     "In percent: zero blocks of all blocks, zero weights of the sparsified layers and of the "
-    "model; accuracy in validation of W, of F and after the fine-tune (val), and in the test."
+    "model; accuracy in validation of W, of F and after the fine-tune (val), and in the test. "
+    "Flips: blocks that the last ADMM iteration killed or brought back; where they are many, the "
+    "support is not settled, and another xi would give another."
 )
 
 

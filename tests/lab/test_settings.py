@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_settings_survive_their_file(tmp_path, values):
     settings = from_mapping(values, "test")
     path = tmp_path / "settings.toml"
     path.write_text(toml(settings), encoding="utf-8")
-    assert from_mapping(read(path), "test") == settings
+    assert from_mapping(read(path)[0], "test") == settings
 
 
 def test_the_file_says_what_every_setting_means():
@@ -148,3 +149,15 @@ def test_the_help_names_every_choice(name, table):
 
 def test_settings_are_plain_json():
     assert json.loads(json.dumps(asdict(Settings()))) == asdict(Settings())
+
+
+def test_a_file_may_name_the_folder_and_what_to_start_from(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('out = "here"\nfrom = "dense.safetensors"\nseed = 3\n')
+    values, out = read(path)
+    assert out == Path("here")
+    settings = from_mapping(values, "test")
+    assert (settings.checkpoint, settings.seed) == ("dense.safetensors", 3)
+    path.write_text("out = 3\n")
+    with pytest.raises(BadInput, match="out must be a text, not 3"):
+        read(path)

@@ -32,7 +32,7 @@ def point(index, *, zero, validation, test):
         "epochs": 7,
         "iterations": 3,
         "converged": False,
-        "residuals": [],
+        "residuals": [{"flipped": 5}, {"flipped": 41}],
         "seconds": 12.3,
     }
 
@@ -42,6 +42,7 @@ def record(**changes):
         "images": {"train": 3500, "validation": 500, "test": 1000},
         "parameters": 44_138,
         "blocks": {"a.weight": 10, "b.weight": 90},
+        "sparsity": {"of_blocks": 0.01, "of_sparsified": 0.02, "of_model": 0.03},
         "macs": {"dense": 3_430_000, "sparse": 3_430_000, "speedup": 1.0},
         "epochs": 16,
         "validation": 0.98,
@@ -72,14 +73,15 @@ def record(**changes):
     return {**whole, **changes}
 
 
-ROW = ["2", "0.00247", "90.00", "43.21", "32.19", "1.72 M", "90.12", "80.34", "97.50", "97.12", "7"]
+ROW = ["2", "0.00247", "90.00", "43.21", "32.19", "1.72 M", "90.12", "80.34", "97.50"]
+ROW += ["97.12", "41", "7"]
 
 
 def test_the_text_has_a_row_for_dense_and_for_every_point_with_its_numbers():
     lines = as_text(record()).splitlines()
     assert lines[0] == "my-run: digit-net on digits, l0 over kernels, seed 0 (finished)"
     dense = next(line for line in lines if line.startswith("dense"))
-    assert dense.split() == ["dense", "0.00", "0.00", "0.00", "3.43", "M", "98.00", "97.65", "16"]
+    assert dense.split() == ["dense", "1.00", "2.00", "3.00", "3.43", "M", "98.00", "97.65", "16"]
     assert lines[5].split() == " ".join(ROW).split()
 
 

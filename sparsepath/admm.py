@@ -48,8 +48,10 @@ class ADMM:
         if not isinstance(penalty, Penalty):
             raise BadInput(f"A penalty such as L0() is needed, not {penalty!r}.")
         for what, given in (("blocks", blocks), ("guard", guard), ("balancing", balancing)):
-            if given is not None and not callable(given):
-                raise BadInput(f"{what} must be a function such as kernels, not {given!r}.")
+            if given is not None and (isinstance(given, type) or not callable(given)):
+                usual = {"blocks": "kernels", "guard": "mean_norm_guard()"}
+                example = usual.get(what, "ResidualBalancing()")
+                raise BadInput(f"{what} must be a function such as {example}, not {given!r}.")
         # What torch.compile wraps is the model itself; its parameters keep their own names.
         model = getattr(model, "_orig_mod", model)
         chosen = targets(model, blocks, layers)

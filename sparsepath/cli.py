@@ -152,7 +152,7 @@ def run(settings: Settings, folder: Path) -> None:
     weights = (
         ""
         if record["chosen"] is None
-        else f", that point in points/{record['chosen']:02d}.safetensors"
+        else f", that point in points/{record['chosen'] + 1:02d}.safetensors"
     )
     _say(f"Written to {folder}: all figures in results.json{weights}{drawn}.")
 
@@ -170,9 +170,10 @@ def train(settings: Settings, folder: Path) -> None:
 
 @_command
 def path(settings: Settings, folder: Path) -> None:
-    """Walk the path from a trained network of yours: --from CHECKPOINT.
+    """Walk the path from trained weights of one of the networks: --from CHECKPOINT.
 
-    The checkpoint is a safetensors file, or a torch file of plain weights, of the --network.
+    The checkpoint is a safetensors file, or a torch file of plain weights (a state_dict), of the
+    --network. For a model of your own use the library: sparsepath.regularisation_path.
     """
     if settings.checkpoint is None:
         raise BadInput("`sparsepath path` needs the weights to start from: give --from CHECKPOINT.")

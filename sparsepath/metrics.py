@@ -1,6 +1,7 @@
 """One definition of each figure of a sparse network: its blocks, weights and multiplications."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -60,7 +61,19 @@ class Macs:
         return self.dense / max(1, self.sparse)
 
 
-@torch.no_grad()
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode and without gradients; every module's own mode is put back after."""
+    training = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+
+
 def macs(model: nn.Module, example: Tensor) -> Macs:
     """Count the MACs of one forward pass of `example`, as a weight's uses times the weights."""
     dense = sparse = 0
@@ -78,12 +91,10 @@ def macs(model: nn.Module, example: Tensor) -> Macs:
 
     layers = [layer for layer in model.modules() if isinstance(layer, (nn.Linear, _ConvNd))]
     handles = [layer.register_forward_hook(count) for layer in layers]
-    training = {module: module.training for module in model.modules()}
     try:
-        model.eval()(example)
+        with evaluating(model):
+            model(example)
     finally:
-        for module, mode in training.items():
-            module.training = mode
         for handle in handles:
             handle.remove()
     return Macs(dense, sparse)

@@ -4,13 +4,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
 
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput, checked_count, checked_number
-from sparsepath.metrics import Sparsity, sparsity
+from sparsepath.metrics import Sparsity, evaluating, sparsity
 from sparsepath.penalties import Radial
 from sparsepath.projections import Projection
 from sparsepath.residuals import Residuals
@@ -163,9 +164,10 @@ def stages(
             residuals = (*residuals, admm.step())
             checkpoint(Progress(index, residuals))
         support = admm.support()
-        accuracy_W, accuracy_F = evaluate(admm.model), _evaluate_F(admm, evaluate)
+        accuracy_W, accuracy_F = _judged(admm, evaluate), _judged_F(admm, evaluate)
         support.impose(admm.model)
         yield Stage(index, mus[index], None, epochs, support=support)
+        _check_held(admm, support)
         point = PathPoint(
             index=index,
             mu=mus[index],
@@ -174,7 +176,7 @@ def stages(
             epochs=epochs * (len(residuals) + 1),
             accuracy_W=accuracy_W,
             accuracy_F=accuracy_F,
-            accuracy=evaluate(admm.model),
+            accuracy=_judged(admm, evaluate),
             sparsity=sparsity(admm.model, admm.blocks),
             support=support,
             weights={n: t.detach().cpu().clone() for n, t in admm.model.state_dict().items()},
@@ -187,14 +189,35 @@ def _finished(residuals: tuple[Residuals, ...], schedule: Schedule) -> bool:
     return bool(residuals) and (len(residuals) >= schedule.xi or schedule.converged(residuals[-1]))
 
 
+def _judged(admm: ADMM, evaluate: Evaluate) -> float:
+    """The accuracy, in eval mode: validation images must not move a batch norm's statistics."""
+    with evaluating(admm.model):
+        accuracy: object = evaluate(admm.model)
+    if isinstance(accuracy, Tensor) and accuracy.numel() == 1:
+        accuracy = accuracy.item()
+    if isinstance(accuracy, bool) or not isinstance(accuracy, Real):
+        raise BadInput(f"evaluate must return the accuracy as a number, not {accuracy!r}.")
+    return float(accuracy)
+
+
+def _check_held(admm: ADMM, support: Support) -> None:
+    """Refuse a fine-tune that brought zeros back: its points would be dense."""
+    for name, mask in support.items():
+        if bool((admm.W[name].detach() != 0).logical_and(~mask).any()):
+            raise BadInput(
+                f"The fine-tune changed zeros of {name!r}: train with "
+                f"`with stage.support.held(model, optimizer):` around its steps."
+            )
+
+
 @torch.no_grad()
-def _evaluate_F(admm: ADMM, evaluate: Evaluate) -> float:
+def _judged_F(admm: ADMM, evaluate: Evaluate) -> float:
     """The accuracy of the network whose weights are F, the model's own weights put back after."""
     kept = {name: W.clone() for name, W in admm.W.items()}
     try:
         for name, W in admm.W.items():
             W.copy_(admm.F[name])
-        return evaluate(admm.model)
+        return _judged(admm, evaluate)
     finally:
         for name, W in admm.W.items():
             W.copy_(kept[name])
@@ -226,7 +249,9 @@ def mu_range(
     if not 0 <= reach[0] < reach[1] <= 1:
         raise BadInput(f"A path reaches from a share of the blocks to a larger one, not {reach!r}.")
     if not isinstance(admm.penalty, Radial):
-        raise BadInput(f"{admm.penalty!r} has no threshold to find mu by: give the path's points.")
+        raise BadInput(
+            f"{admm.penalty!r} has no threshold to find mu by: give mus, as in mus=[0.5, 0.2, 0.1]."
+        )
     critical = sorted(pair for name in admm.W for pair in _critical_mus(admm, name))
     if not critical:
         raise BadInput("Every block of this model is zero: there is no path to walk.")

@@ -327,7 +327,7 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_written(data, finis
 
 def test_the_dense_row_counts_the_zeros_it_starts_from(data, finished, tmp_path):
     options = [*tiny_options(data), "--out", str(tmp_path / "run")]
-    sparse = finished[0] / "points" / "01.safetensors"
+    sparse = finished[0] / "points" / "02.safetensors"
     walked = call("path", "--from", str(sparse), *options)
     assert walked.exit_code == 0
     record = json.loads((tmp_path / "run" / "results.json").read_text())

@@ -65,7 +65,8 @@ def walk(bench: Bench) -> None:
 
 
 def _point_file(bench: Bench, index: int, ending: str) -> Path:
-    return bench.folder / "points" / f"{index:02d}.{ending}"
+    # Files count from 1, as the tables do.
+    return bench.folder / "points" / f"{index + 1:02d}.{ending}"
 
 
 def _state_file(bench: Bench) -> Path:

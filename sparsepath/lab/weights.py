@@ -19,7 +19,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
     if wrong:
         raise BadInput(
             f"{str(source)!r} belongs to another network than {type(model).__name__}: "
-            f"{_listed(wrong)} differ or are missing."
+            f"{_listed(wrong)} differ or are missing (choose its --network; for a model of your "
+            "own use sparsepath.regularisation_path)."
         )
     broken = [name for name in own if not bool(weights[name].isfinite().all())]
     if broken:

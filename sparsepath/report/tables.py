@@ -30,7 +30,7 @@ def millions(count: int) -> str:
 
 
 def point_number(point: Record) -> str:
-    """Points count from 1 for people; files and JSON count from 0."""
+    """Points count from 1 for people, in tables and file names; from 0 in JSON."""
     return str(point["index"] + 1)
 
 

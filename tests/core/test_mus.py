@@ -176,7 +176,7 @@ def test_counts_that_are_none_are_refused_before_any_training(
 
 
 def test_a_projection_has_no_range_of_mu() -> None:
-    with pytest.raises(BadInput, match="has no threshold to find mu by: give the path's points"):
+    with pytest.raises(BadInput, match="has no threshold to find mu by: give mus, as in"):
         mu_range(ADMM(Quadratic(), TopK(3), rho=0.7))
 
 
@@ -193,5 +193,5 @@ def test_a_penalty_of_ones_own_walks_mu_upwards() -> None:
     admm = ADMM(Quadratic(), Ridge(), rho=0.7)
     path = regularisation_path(admm, descend, evaluate=quality, mus=[0.1, 0.2])
     assert [point.mu for point in path] == [0.1, 0.2]
-    with pytest.raises(BadInput, match="give the path's points"):
+    with pytest.raises(BadInput, match="give mus, as in"):
         mu_range(admm)

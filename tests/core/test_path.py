@@ -285,3 +285,55 @@ def test_to_go_on_without_the_mus_is_refused() -> None:
     admm = ADMM(Quadratic(), L0(), rho=0.7)
     with pytest.raises(BadInput, match="give the `mus` that the path was started with"):
         next(regularisation_path(admm, descend, evaluate=quality, start=Progress(1)))
+
+
+def test_a_fine_tune_that_brings_zeros_back_is_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2))
+    admm = ADMM(model, L0(), rho=1.0, layers=nn.Conv2d)
+
+    def careless(model: nn.Module, stage: Stage) -> None:
+        with torch.no_grad():
+            model[0].weight += 0.01  # type: ignore[index, operator]
+
+    path = regularisation_path(admm, careless, evaluate=lambda m: 0.0, mus=[10.0])
+    with pytest.raises(BadInput, match=r"changed zeros of '0.weight': train with .*held"):
+        next(path)
+
+
+def test_a_model_is_evaluated_in_eval_mode_without_gradients_and_gets_its_modes_back() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
+    model[1].eval()  # a frozen batch norm in a model that trains
+    seen = []
+
+    def evaluate(model: nn.Module) -> float:
+        seen.append((model.training, torch.is_grad_enabled()))
+        return 0.5
+
+    admm = ADMM(model, L0(), rho=1.0, layers=nn.Conv2d)
+    next(regularisation_path(admm, lambda model, stage: None, evaluate=evaluate, mus=[1e-9]))
+    assert seen == [(False, False)] * 3
+    assert model.training
+    assert not model[1].training
+
+
+@pytest.mark.parametrize("value", [None, "0.9", True])
+def test_an_evaluate_that_returns_no_number_is_refused(value: object) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2))
+    admm = ADMM(model, L0(), rho=1.0, layers=nn.Conv2d)
+    path = regularisation_path(
+        admm,
+        lambda model, stage: None,
+        evaluate=lambda model: value,  # type: ignore[arg-type, return-value]
+        mus=[1e-9],
+    )
+    with pytest.raises(BadInput, match="evaluate must return the accuracy as a number, not"):
+        next(path)
+
+
+def test_an_accuracy_may_be_a_tensor_of_one_number() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2))
+    admm = ADMM(model, L0(), rho=1.0, layers=nn.Conv2d)
+    path = regularisation_path(
+        admm, lambda model, stage: None, evaluate=lambda model: torch.tensor(0.25), mus=[1e-9]
+    )
+    assert next(path).accuracy == 0.25

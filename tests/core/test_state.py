@@ -293,7 +293,8 @@ def test_a_replaced_parameter_is_noticed() -> None:
         admm.step()
 
 
+@pytest.mark.parametrize("given", ["kernels", True, ResidualBalancing])
 @pytest.mark.parametrize("what", ["blocks", "guard", "balancing"])
-def test_what_must_be_a_function_is_checked(what: str) -> None:
-    with pytest.raises(BadInput, match=f"{what} must be a function such as kernels, not 'kernels'"):
-        ADMM(network(), L0(), rho=1.0, **{what: "kernels"})  # type: ignore[arg-type]
+def test_what_must_be_a_function_is_checked(what: str, given: object) -> None:
+    with pytest.raises(BadInput, match=f"{what} must be a function such as"):
+        ADMM(network(), L0(), rho=1.0, **{what: given})  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def command(data: Path, folder: Path) -> list[str]:
 
 def test_a_run_that_is_killed_by_the_system_ends_in_the_same_bits(data, unbroken, tmp_path):
     folder = tmp_path / "run"
-    for awaited in ("training.safetensors", "path.safetensors", "points/00.safetensors"):
+    for awaited in ("training.safetensors", "path.safetensors", "points/01.safetensors"):
         process = subprocess.Popen(command(data, folder), stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 100
         while not (folder / awaited).exists() and time.monotonic() < deadline:
@@ -144,7 +144,9 @@ def test_results_hold_every_figure(data, unbroken):
     assert results["dense"]["images"] == {"train": 175, "validation": 25, "test": 80}
     assert [point["index"] for point in results["points"]] == [0, 1]
     for point in results["points"]:
-        weights, _ = storage.read_tensors(unbroken / "points" / f"{point['index']:02d}.safetensors")
+        weights, _ = storage.read_tensors(
+            unbroken / "points" / f"{point['index'] + 1:02d}.safetensors"
+        )
         layers = point["sparsity"]["zero_blocks"]
         zero = {name: int((weights[name].flatten(2) == 0).all(2).sum()) for name in layers}
         assert layers == zero

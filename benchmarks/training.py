@@ -54,7 +54,7 @@ def plain_epoch(name: str, arena: Arena) -> Callable[[], None]:
     """The same steps as anyone would first write them: float32, eager, one network."""
     model = NETWORKS[name](classes=10, channels=3).to(arena.device).train()
     sgd = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
-    images, labels = arena.test[0][:128], arena.test[1][:128]
+    images, labels = arena.judged[0][:128], arena.judged[1][:128]
 
     def epoch() -> None:
         for _ in range(STEPS):

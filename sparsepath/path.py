@@ -26,16 +26,24 @@ class Schedule:
     nu: int = 15
     xi: int = 10
     epsilon: float = 1e-2
+    finetune: int | None = None
+    """epochs of every fine-tune; None for as many as a performance step has, as the paper does"""
 
     def __post_init__(self) -> None:
         """Refuse counts below one and an epsilon that is no length."""
         for name in ("delta", "nu", "xi"):
             checked_count(name, getattr(self, name))
+        if self.finetune is not None:
+            checked_count("finetune", self.finetune)
         checked_number("epsilon", self.epsilon, zero=True)
 
     def epochs(self, index: int) -> int:
-        """Epochs of one performance step, and of the fine-tune, at the path's index-th point."""
+        """Epochs of one performance step at the path's index-th point."""
         return self.delta * min(index + 1, self.nu)
+
+    def finetune_epochs(self, index: int) -> int:
+        """Epochs of the fine-tune at the path's index-th point."""
+        return self.epochs(index) if self.finetune is None else self.finetune
 
     def converged(self, residuals: Residuals) -> bool:
         """The paper's stop: both residuals at most epsilon."""
@@ -166,14 +174,15 @@ def stages(
         support = admm.support()
         accuracy_W, accuracy_F = _judged(admm, evaluate), _judged_F(admm, evaluate)
         support.impose(admm.model)
-        yield Stage(index, mus[index], None, epochs, support=support)
+        finetune = schedule.finetune_epochs(index)
+        yield Stage(index, mus[index], None, finetune, support=support)
         _check_held(admm, support)
         point = PathPoint(
             index=index,
             mu=mus[index],
             residuals=residuals,
             converged=schedule.converged(residuals[-1]),
-            epochs=epochs * (len(residuals) + 1),
+            epochs=epochs * len(residuals) + finetune,
             accuracy_W=accuracy_W,
             accuracy_F=accuracy_F,
             accuracy=_judged(admm, evaluate),
@@ -256,10 +265,15 @@ def mu_range(
     if not critical:
         raise BadInput("Every block of this model is zero: there is no path to walk.")
     mu_min, mu_max = (_quantile(critical, share) for share in reach)
-    if points == 1 or mu_min == mu_max:
-        return [mu_max]
-    growth = math.log(mu_max / mu_min) / (points - 1)
-    return [mu_min * math.exp(growth * k) for k in range(points)]
+    return [mu_max] if mu_min == mu_max else log_spaced(mu_min, mu_max, points)
+
+
+def log_spaced(first: float, last: float, points: int) -> list[float]:
+    """So many mu from the first to the last, evenly spaced in their logarithm."""
+    if points == 1:
+        return [last]
+    growth = math.log(last / first) / (points - 1)
+    return [first * math.exp(growth * k) for k in range(points)]
 
 
 def _critical_mus(admm: ADMM, name: str, sample: int = 200) -> list[tuple[float, float]]:

@@ -23,7 +23,7 @@ from sparsepath.concave import MCP, SCAD, LogSum
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.settings import Settings
-from sparsepath.path import Schedule, mu_range
+from sparsepath.path import Schedule, log_spaced, mu_range
 from sparsepath.penalties import L0, L1, L12, Radial
 from sparsepath.residuals import ResidualBalancing
 
@@ -68,10 +68,7 @@ def mus_of(settings: Settings, admm: ADMM) -> list[float]:
     if settings.mu_min is None or settings.mu_max is None:
         reach = (settings.first_share, settings.last_share)
         return mu_range(admm, points=settings.points, reach=reach)
-    if settings.points == 1:
-        return [settings.mu_max]
-    growth = settings.mu_max / settings.mu_min
-    return [settings.mu_min * growth ** (k / (settings.points - 1)) for k in range(settings.points)]
+    return log_spaced(settings.mu_min, settings.mu_max, settings.points)
 
 
 def schedule_of(settings: Settings) -> Schedule:

@@ -21,7 +21,7 @@ def loss_of(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 
 def sgd(
-    W: Tensor, gradient: Tensor, momentum: Tensor, *, rate: Tensor, beta: float, decay: float
+    W: Tensor, gradient: Tensor, momentum: Tensor, *, rate: Tensor, beta: float, decay: Tensor
 ) -> None:
     """One step of SGD with momentum and decay, in place."""
     momentum.mul_(beta).add_(gradient + decay * W)
@@ -38,7 +38,7 @@ def sgd_towards(
     pull: Tensor,
     rate: Tensor,
     beta: float,
-    decay: float,
+    decay: Tensor,
 ) -> None:
     """The same with the pull rho (W - U) of a performance step and the mask of a fine-tune."""
     momentum.mul_(beta).add_(gradient + decay * W + pull * (W - U)).mul_(mask)
@@ -53,7 +53,13 @@ class Lane:
     """
 
     def __init__(
-        self, model: nn.Module, *, sparsified: Sequence[str] = (), example: Tensor, steps: int
+        self,
+        model: nn.Module,
+        *,
+        sparsified: Sequence[str] = (),
+        example: Tensor,
+        steps: int,
+        decay: float = 5e-4,
     ) -> None:
         """Move the model's parameters into a flat buffer, the sparsified weights first."""
         named = dict(model.named_parameters())
@@ -81,6 +87,7 @@ class Lane:
         self.U = torch.zeros(split, device=device)
         self.mask = torch.ones(split, device=device)
         self.pull = torch.zeros((), device=device)
+        self.decay = torch.full((), decay, device=device)
         self.rates = torch.zeros(steps, device=device)
         self.loss = torch.zeros((), device=device)
         self.images = torch.zeros(steps * len(example), *example.shape[1:], device=device)
@@ -134,7 +141,6 @@ class Optimizer:
 
     batch: int = 128
     beta: float = 0.9
-    decay: float = 5e-4
 
 
 class Engine:
@@ -188,9 +194,9 @@ class Engine:
             self._update(lane, rate)
 
     def _update(self, lane: Lane, rate: Tensor) -> None:
-        settings = {"beta": self.optimizer.beta, "decay": self.optimizer.decay}
+        settings: dict[str, Any] = {"rate": rate, "beta": self.optimizer.beta, "decay": lane.decay}
         rest = slice(lane.split, None)
-        self._sgd(lane.W[rest], lane.gradient[rest], lane.momentum[rest], rate=rate, **settings)
+        self._sgd(lane.W[rest], lane.gradient[rest], lane.momentum[rest], **settings)
         if lane.split:
             first = slice(0, lane.split)
             self._sgd_towards(
@@ -200,7 +206,6 @@ class Engine:
                 U=lane.U,
                 mask=lane.mask,
                 pull=lane.pull,
-                rate=rate,
                 **settings,
             )
 

@@ -179,6 +179,8 @@ class DigitNet(Network):
 
     sparsified = ("conv1", "conv2", "conv3")
     usual_dropout = 0.0
+    widths: ClassVar[tuple[int, int, int]] = (24, 48, 64)
+    """channels of the convolutions, chosen without test digits (benchmarks/digits.py)"""
 
     def __init__(
         self,
@@ -191,18 +193,19 @@ class DigitNet(Network):
         """As every network, but for one channel unless told otherwise."""
         super().__init__(classes, channels, dropout=dropout, batch_norm=batch_norm)
 
-    @staticmethod
-    def layers(classes: int, channels: int, *, dropout: float, batch_norm: bool) -> Layers:
+    @classmethod
+    def layers(cls, classes: int, channels: int, *, dropout: float, batch_norm: bool) -> Layers:
         """Three convolutions, two of them followed by a halving, and one linear layer."""
         stage = partial(_stage, batch_norm=batch_norm)
-        yield from stage(1, _halving, channels, 24)
-        yield from stage(2, _full_rank, 24, 48)
+        first, second, third = cls.widths
+        yield from stage(1, _halving, channels, first)
+        yield from stage(2, _full_rank, first, second)
         yield "pool", nn.MaxPool2d(2)
-        yield from stage(3, _full_rank, 48, 64)
+        yield from stage(3, _full_rank, second, third)
         yield "grid", nn.AdaptiveMaxPool2d(3)
         yield "flatten", nn.Flatten()
         yield "dropout", nn.Dropout(dropout)
-        yield "fc", nn.Linear(64 * 3 * 3, classes)
+        yield "fc", nn.Linear(third * 3 * 3, classes)
 
 
 NETWORKS: Mapping[str, type[Network]] = MappingProxyType(

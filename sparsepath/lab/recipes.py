@@ -1,5 +1,6 @@
 """The settings of the paper's experiments, as this project runs them: what `reproduce` reads."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparsepath.path import Schedule
+from sparsepath.admm import ADMM
+from sparsepath.path import Schedule, Stage, log_spaced, mu_range
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,32 @@ class PathRecipe:
     points: int = 20
     schedule: Schedule = field(default_factory=lambda: Schedule(epsilon=1e-2))
     rate: float = 0.001
+    decay: float = 5e-4
     guard: float | None = 0.5
     restart: bool = False
+    peak: float | None = None
+    """the highest rate of each fine-tune, which is then one cycle; None holds `rate` throughout"""
+    mu: tuple[float, float] | None = None
+    """the first and the last mu of the 20, in place of those that `reach` finds"""
+
+    def mus(self, admm: ADMM) -> list[float]:
+        """The mu to walk from a dense network."""
+        if self.mu is None:
+            found = mu_range(admm, points=self.points, reach=self.reach)
+        else:
+            found = log_spaced(*self.mu, self.points)
+        return found[: self.last + 1]
+
+    def rates(self, stage: Stage, epoch: int, steps: int) -> Tensor:
+        """The rate of every step of one epoch of a stage."""
+        if stage.iteration is None and self.peak is not None:
+            return DenseRecipe(stage.epochs, self.peak).rates(epoch, steps)
+        return torch.full((steps,), self.rate)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {**asdict(self), "reach": list(self.reach)}
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
 
 
 PAPER: Mapping[str, PathRecipe] = {

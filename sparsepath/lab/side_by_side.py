@@ -21,7 +21,7 @@ from sparsepath.lab.state import plain_residuals, read_state, write_state
 from sparsepath.lab.training import seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
-from sparsepath.path import PathPoint, Progress, Stage, mu_range, stages
+from sparsepath.path import PathPoint, Progress, Stage, stages
 from sparsepath.storage import read_json, write_json, write_tensors
 
 
@@ -86,7 +86,7 @@ def _fresh(name: str, arena: Arena, *, seed: int) -> Network:
     return model.to(arena.device).train()
 
 
-def _lane(model: Network, arena: Arena) -> Lane:
+def _lane(model: Network, arena: Arena, *, decay: float = 5e-4) -> Lane:
     batch = Optimizer().batch
     dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
     return Lane(
@@ -94,6 +94,7 @@ def _lane(model: Network, arena: Arena) -> Lane:
         sparsified=[f"{layer}.weight" for layer in model.sparsified],
         example=arena.example(batch, dtype),
         steps=arena.steps(batch),
+        decay=decay,
     )
 
 
@@ -109,8 +110,8 @@ class Walk:
         self.job, self.arena, self.folder = job, arena, folder
         self.model = _fresh(job.network, arena, seed=job.seed)
         load_checkpoint(self.model, dense / f"{job.network}.safetensors")
-        self.lane = _lane(self.model, arena)
         recipe = job.recipe
+        self.lane = _lane(self.model, arena, decay=recipe.decay)
         self.admm = ADMM(
             self.model,
             PENALTIES[job.penalty],
@@ -118,7 +119,6 @@ class Walk:
             layers=self.model.sparsified,
             guard=None if recipe.guard is None else mean_norm_guard(recipe.guard),
         )
-        mus = mu_range(self.admm, points=recipe.points, reach=recipe.reach)[: recipe.last + 1]
         self.record: dict[str, Any] = {
             "network": job.network,
             "penalty": job.penalty,
@@ -127,7 +127,7 @@ class Walk:
             **_data(arena),
             "recipe": recipe.plain(),
             "dense": arena.accuracies(self.model),
-            "mus": mus,
+            "mus": recipe.mus(self.admm),
             "points": [],
             "seconds": 0.0,
             **circumstances(arena.device),
@@ -179,7 +179,6 @@ class Walk:
                     self.lane.begin(support=item.support)
                 else:
                     self.lane.begin(U=self.admm.U, rho=self.admm.rho)
-                self.lane.rates.fill_(self.job.recipe.rate)
                 return
             self._write(item)
         self.stage = None
@@ -218,6 +217,8 @@ class Walk:
     def fill(self) -> None:
         """Fill the lane with a fresh epoch, which the numbers of the stage alone decide."""
         assert self.stage is not None
+        rates = self.job.recipe.rates(self.stage, self.epoch, len(self.lane.rates))
+        self.lane.rates.copy_(rates)
         key = (self.job.seed, self.stage.index, self.stage.iteration, self.epoch)
         self.arena.fill(self.lane, _generator(self.arena, *key))
 

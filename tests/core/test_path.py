@@ -98,6 +98,23 @@ def test_epochs_grow_by_delta_up_to_nu() -> None:
     assert Schedule().epochs(14) == Schedule().epochs(99) == 15
 
 
+def test_a_fine_tune_may_have_epochs_of_its_own() -> None:
+    stages_seen = []
+
+    def train(model: nn.Module, stage: Stage) -> None:
+        stages_seen.append((stage.iteration, stage.epochs))
+
+    admm = ADMM(Quadratic(), L0(), rho=1.0)
+    schedule = Schedule(delta=2, xi=2, epsilon=0.0, finetune=7)
+    path = regularisation_path(
+        admm, train, evaluate=lambda model: 0.0, mus=[0.1, 0.2], schedule=schedule
+    )
+    assert [point.epochs for point in path] == [2 + 2 + 7, 4 + 4 + 7]
+    assert stages_seen == [(0, 2), (1, 2), (None, 7), (0, 4), (1, 4), (None, 7)]
+    with pytest.raises(BadInput, match="finetune"):
+        Schedule(finetune=0)
+
+
 def test_a_mu_ends_when_both_residuals_are_within_epsilon() -> None:
     schedule = Schedule(epsilon=0.1)
     assert schedule.converged(Residuals(0.1, 0.1, 0, 0))

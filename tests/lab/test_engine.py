@@ -146,6 +146,17 @@ def test_a_new_stage_keeps_every_address_and_forgets_the_momentum() -> None:
     assert float(lane.pull) == 0.5
 
 
+def test_every_lane_decays_by_its_own() -> None:
+    free, _ = lane_and_twin("cpu")
+    decayed, _ = lane_and_twin("cpu")
+    decayed.images.copy_(free.images)
+    decayed.labels.copy_(free.labels)
+    free.decay.fill_(0.0)
+    decayed.decay.fill_(1.0)
+    Engine([free, decayed], Optimizer(batch=BATCH)).epoch()
+    assert decayed.W.norm() < 0.95 * free.W.norm()
+
+
 def test_an_engine_without_lanes_and_a_lane_of_unknown_weights_are_refused() -> None:
     with pytest.raises(BadInput, match="at least one lane"):
         Engine([], Optimizer())

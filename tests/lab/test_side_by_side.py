@@ -107,7 +107,27 @@ def test_a_final_arena_trains_on_validation_images_and_judges_by_the_test_images
     assert torch.equal(choosing.judged[0], choosing._ready(data.validation)[0])
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
     assert set(final.accuracies(model)) == {"test"}
-    assert set(choosing.accuracies(model)) == {"validation", "test"}
+    # Nothing can be chosen by test images that are never judged.
+    assert set(choosing.accuracies(model)) == {"validation"}
+
+
+def test_a_recipe_may_give_its_own_mu_rates_and_decay(dense: Path, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, mu=(0.01, 0.08), peak=0.4, decay=0.0, schedule=Schedule(xi=1, delta=4))
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(Job("digit-net", "l0", recipe), arena, dense=dense, folder=tmp_path)
+    assert walk.record["mus"] == pytest.approx([0.01, 0.02, 0.04])
+    assert float(walk.lane.decay) == 0.0
+    walk.fill()
+    assert walk.lane.rates.tolist() == pytest.approx([0.01] * len(walk.lane.rates))
+    while walk.stage is not None and walk.stage.iteration is not None:
+        walk.done(0.0)
+    peaks = []
+    for epoch in range(4):
+        walk.epoch = epoch
+        walk.fill()
+        peaks.append(float(walk.lane.rates.max()))
+    assert max(peaks) == pytest.approx(0.4)
+    assert peaks[-1] < 0.2, "the cycle comes down again"
 
 
 def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> None:

@@ -147,25 +147,29 @@ class Engine:
     """Trains its lanes side by side, each on its own stream, all forked and joined in one graph."""
 
     def __init__(
-        self, lanes: Sequence[Lane], optimizer: Optimizer, *, graph: bool | None = None
+        self, lanes: Sequence[Lane], optimizer: Optimizer, *, bfloat16: bool | None = None
     ) -> None:
-        """Compile and capture one step of all lanes (`graph`), or run it plainly, as a CPU must."""
+        """Compile and capture one step of all lanes, or run it plainly, as a CPU must.
+
+        The forward and backward pass of a captured step are in bfloat16 unless told otherwise.
+        """
         if not lanes:
             raise BadInput("An engine needs at least one lane.")
         self.lanes = list(lanes)
         self.optimizer = optimizer
         device = lanes[0].W.device
-        self.graph_wanted = device.type == "cuda" if graph is None else graph
-        if self.graph_wanted and not torch.cuda.is_bf16_supported():
+        captured = device.type == "cuda"
+        self.bfloat16 = captured if bfloat16 is None else bfloat16
+        if captured and self.bfloat16 and not torch.cuda.is_bf16_supported():
             raise BadInput("This GPU has no bfloat16: train with the plain loop instead.")
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self._offsets = torch.arange(optimizer.batch, device=device)
         self.steps = len(lanes[0].rates)
-        compiled = torch.compile if self.graph_wanted else _as_it_is
+        compiled = torch.compile if captured else _as_it_is
         self._loss = compiled(loss_of)
         self._sgd = compiled(sgd)
         self._sgd_towards = compiled(sgd_towards)
-        self._replay: Callable[[], None] = self._capture() if self.graph_wanted else self._step
+        self._replay: Callable[[], None] = self._capture() if captured else self._step
 
     def epoch(self) -> list[Tensor]:
         """Run every step of one epoch over the lanes' images; the mean loss of each lane."""
@@ -185,7 +189,7 @@ class Engine:
         batch = self._offsets + self.cursor * self.optimizer.batch
         images, labels = lane.images.index_select(0, batch), lane.labels.index_select(0, batch)
         rate = lane.rates.index_select(0, self.cursor.view(1))
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.graph_wanted):
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss = self._loss(lane.model, images, labels)
         gradients = torch.autograd.grad(loss, lane.parameters)
         with torch.no_grad():

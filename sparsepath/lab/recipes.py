@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sparsepath.admm import ADMM
 from sparsepath.path import Schedule, Stage, log_spaced, mu_range
+from sparsepath.penalties import Radial
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,19 @@ class PathRecipe:
     restart: bool = False
     peak: float | None = None
     """the highest rate of each fine-tune, which is then one cycle; None holds `rate` throughout"""
-    mu: tuple[float, float] | None = None
-    """the first and the last mu of the 20, in place of those that `reach` finds"""
+    span: tuple[float, float] | None = None
+    """in place of `reach`: the first and the last threshold, in median norms of the dense blocks"""
 
     def mus(self, admm: ADMM) -> list[float]:
         """The mu to walk from a dense network."""
-        if self.mu is None:
+        if self.span is None:
             found = mu_range(admm, points=self.points, reach=self.reach)
         else:
-            found = log_spaced(*self.mu, self.points)
+            norms = [admm.blocks[name].norms(W.detach()).flatten() for name, W in admm.W.items()]
+            median = float(torch.cat(norms).median())
+            assert isinstance(admm.penalty, Radial)
+            first, last = (admm.rho * admm.penalty.step_at(x * median) for x in self.span)
+            found = log_spaced(first, last, self.points)
         return found[: self.last + 1]
 
     def rates(self, stage: Stage, epoch: int, steps: int) -> Tensor:
@@ -75,11 +80,26 @@ class PathRecipe:
         return plain
 
 
-PAPER: Mapping[str, PathRecipe] = {
-    "l0": PathRecipe(rho=0.1, reach=(0.02, 0.999)),
-    "l1": PathRecipe(rho=0.003, reach=(0.01, 0.99)),
-}
-"""Paper mode; the paper gives no rho: these were chosen on validation images (reproduction/)."""
-
 LAST: Mapping[str, int] = {"nin": 12, "low-rank-nin": 12, "cnn": 11, "low-rank-cnn": 11}
 """The index of the last point that the paper reports, of 20."""
+
+SPAN: Mapping[str, tuple[float, float]] = {
+    "nin": (0.40, 4.2),
+    "low-rank-nin": (0.40, 4.2),
+    "cnn": (0.55, 12.0),
+    "low-rank-cnn": (0.55, 12.0),
+}
+"""Of the l1 paths: a third of NIN's kernels die at 1.5 median norms, half of the CNN's at 3."""
+
+
+def paper(network: str, penalty: str) -> PathRecipe:
+    """Paper mode; what the paper does not give was chosen on validation images (reproduction/).
+
+    l1 walks without weight decay: it shrinks every kernel, and decay would keep the layers between
+    from making up for that.
+    """
+    if penalty == "l0":
+        return PathRecipe(rho=0.1, reach=(0.02, 0.999), last=LAST[network])
+    return PathRecipe(
+        rho=0.001, reach=(0.01, 0.99), span=SPAN[network], decay=0.0, last=LAST[network]
+    )

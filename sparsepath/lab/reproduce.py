@@ -10,7 +10,7 @@ import torch
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
-from sparsepath.lab.recipes import DENSE, LAST, PAPER
+from sparsepath.lab.recipes import DENSE, paper
 from sparsepath.lab.side_by_side import Job, train_dense, walk_paths
 
 
@@ -20,7 +20,7 @@ def reproduce(
     *,
     name: str,
     networks: Sequence[str] = tuple(DENSE),
-    penalties: Sequence[str] = tuple(PAPER),
+    penalties: Sequence[str] = ("l0", "l1"),
     flip: bool,
     minutes: float = float("inf"),
     device: str = "cuda",
@@ -37,11 +37,5 @@ def reproduce(
     arena = Arena(loaded, torch.device(device), flip=flip, final=True)
     dense = folder / "dense"
     train_dense({network: DENSE[network] for network in networks}, arena, dense)
-    for network in networks:
-        jobs = [
-            Job(network, penalty, replace(PAPER[penalty], last=LAST[network]))
-            for penalty in penalties
-        ]
-        if not walk_paths(jobs, arena, dense=dense, folder=folder / "paper", until=until):
-            return False
-    return True
+    jobs = [Job(net, penalty, paper(net, penalty)) for net in networks for penalty in penalties]
+    return walk_paths(jobs, arena, dense=dense, folder=folder / "paper", until=until)

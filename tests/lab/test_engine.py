@@ -12,20 +12,31 @@ from sparsepath.lab.engine import Engine, Lane, Optimizer
 from sparsepath.lab.models import CNN, DigitNet
 
 STEPS, BATCH = 20, 8
-# bfloat16 keeps 8 bits: a product is off by 2^-9, and a loss of 2.3 by about 0.01.
-GPU = pytest.param(
-    "cuda",
-    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")],
+# How a step is computed, and how near its losses come to float32's: bfloat16 keeps 8 bits, so a
+# product is off by 2^-9 and a loss of 2.3 by about 0.01.
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+CPU_FLOAT32 = pytest.param("cpu", torch.float32, 1e-5, id="cpu-float32")
+GPU_FLOAT32 = pytest.param("cuda", torch.float32, 1e-4, id="cuda-float32", marks=GPU)
+GPU_BFLOAT16 = pytest.param("cuda", torch.bfloat16, 0.02, id="cuda-bfloat16", marks=GPU)
+ways = pytest.mark.parametrize(
+    ("device", "dtype", "tolerance"), [CPU_FLOAT32, GPU_FLOAT32, GPU_BFLOAT16]
 )
 
 
-def lane_and_twin(device: str, *, dropout: float = 0.0) -> tuple[Lane, nn.Module]:
+@pytest.fixture(autouse=True)
+def full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions of a GPU in float32 proper, not in its 10-bit stand-in."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+def lane_and_twin(
+    device: str = "cpu", dtype: torch.dtype = torch.float32, *, dropout: float = 0.0
+) -> tuple[Lane, nn.Module]:
     torch.manual_seed(0)
     network = CNN(dropout=dropout) if device == "cuda" else DigitNet(dropout=dropout)
     model = network.to(device).train()
     twin = copy.deepcopy(model)
     side, channels = (32, 3) if device == "cuda" else (12, 1)
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
     lane = Lane(
         model,
         sparsified=[f"{layer}.weight" for layer in network.sparsified],
@@ -36,6 +47,11 @@ def lane_and_twin(device: str, *, dropout: float = 0.0) -> tuple[Lane, nn.Module
     lane.labels.copy_(torch.randint(10, lane.labels.shape))
     lane.rates.copy_(torch.linspace(0.001, 0.01, STEPS))
     return lane, twin
+
+
+def engine_of(*lanes: Lane) -> Engine:
+    bfloat16 = lanes[0].images.dtype == torch.bfloat16
+    return Engine(lanes, Optimizer(batch=BATCH), bfloat16=bfloat16)
 
 
 def plain_losses(lane: Lane, twin: nn.Module, *, proximity, support=None) -> list[float]:
@@ -66,26 +82,30 @@ def engine_losses(engine: Engine, lane: Lane) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("device", ["cpu", GPU])
-def test_a_performance_step_is_sgd_on_the_loss_and_the_pull(device: str) -> None:
-    lane, twin = lane_and_twin(device)
+@ways
+def test_a_performance_step_is_sgd_on_the_loss_and_the_pull(
+    device: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    lane, twin = lane_and_twin(device, dtype)
     layers = type(twin).sparsified
     admm = ADMM(twin, L0(), rho=0.5, mu=0.01, layers=layers)
     admm.step()  # so that U is not W
     lane.begin(U=admm.U, rho=admm.rho)
     before = lane.W.clone()
-    losses = engine_losses(Engine([lane], Optimizer(batch=BATCH)), lane)
+    losses = engine_losses(engine_of(lane), lane)
     assert not torch.equal(before, lane.W)
-    tolerance = 1e-5 if device == "cpu" else 0.02
     expected = plain_losses(lane, twin, proximity=admm.proximity)
     assert losses == pytest.approx(expected, rel=tolerance, abs=tolerance)
-    for own, other in zip(lane.model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(own, other, rtol=tolerance, atol=tolerance / 5)
+    if dtype == torch.float32:
+        for own, other in zip(lane.model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(own, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("device", ["cpu", GPU])
-def test_a_fine_tune_is_sgd_that_holds_the_support(device: str) -> None:
-    lane, twin = lane_and_twin(device)
+@ways
+def test_a_fine_tune_is_sgd_that_holds_the_support(
+    device: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    lane, twin = lane_and_twin(device, dtype)
     admm = ADMM(twin, L0(), rho=1.0, layers=type(twin).sparsified)
     admm.mu = 0.02
     admm.step()
@@ -94,8 +114,7 @@ def test_a_fine_tune_is_sgd_that_holds_the_support(device: str) -> None:
     support.impose(twin)
     support.impose(lane.model)
     lane.begin(support=support)
-    losses = engine_losses(Engine([lane], Optimizer(batch=BATCH)), lane)
-    tolerance = 1e-5 if device == "cpu" else 0.02
+    losses = engine_losses(engine_of(lane), lane)
     expected = plain_losses(lane, twin, proximity=lambda: 0.0, support=support)
     assert losses == pytest.approx(expected, rel=tolerance, abs=tolerance)
     weights = dict(lane.model.named_parameters())
@@ -103,41 +122,52 @@ def test_a_fine_tune_is_sgd_that_holds_the_support(device: str) -> None:
         assert not weights[name][(~mask).expand_as(weights[name])].any()
 
 
-@pytest.mark.parametrize("device", ["cpu", GPU])
-def test_one_steps_gradient_is_the_plain_one(device: str) -> None:
-    lane, twin = lane_and_twin(device)
-    engine = Engine([lane], Optimizer(batch=BATCH))
+@ways
+def test_one_steps_gradient_is_the_plain_one(
+    device: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    lane, twin = lane_and_twin(device, dtype)
+    engine = engine_of(lane)
     lane.begin()
     engine.cursor.zero_()
     engine._replay()
-    images = lane.images[:BATCH].float().permute(0, 3, 1, 2)
-    loss = functional.cross_entropy(twin(images), lane.labels[:BATCH])
-    expected = torch.autograd.grad(loss, [dict(twin.named_parameters())[n] for n in lane.names])
-    for own, other in zip(lane.gradients, expected, strict=True):
-        error = (own - other).norm() / other.norm()
-        assert error < (1e-5 if device == "cpu" else 0.02)
+    weights = [dict(twin.named_parameters())[name] for name in lane.names]
+
+    def gradients(*, bfloat16: bool) -> list[torch.Tensor]:
+        images = lane.images[:BATCH].float().permute(0, 3, 1, 2)
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+            loss = functional.cross_entropy(twin(images), lane.labels[:BATCH])
+        return list(torch.autograd.grad(loss, weights))
+
+    exact = gradients(bfloat16=False)
+    # A rounded maximum picks another pixel of a pool, so bfloat16's gradients are off by up to a
+    # fifth in the first layer: the engine may be off as far as eager bfloat16 is, and half more.
+    rounded = gradients(bfloat16=True) if dtype == torch.bfloat16 else exact
+    for own, other, eager in zip(lane.gradients, exact, rounded, strict=True):
+        error, usual = ((found - other).norm() / other.norm() for found in (own, eager))
+        assert error <= 1.5 * usual + 10 * tolerance * (dtype == torch.float32)
 
 
 def test_lanes_side_by_side_train_as_they_would_alone() -> None:
-    alone, _ = lane_and_twin("cpu")
-    first, _ = lane_and_twin("cpu")
-    second, _ = lane_and_twin("cpu")
+    alone, _ = lane_and_twin()
+    first, _ = lane_and_twin()
+    second, _ = lane_and_twin()
     second.labels.copy_(second.labels.flip(0))
     for lane in (first, second):
         lane.images.copy_(alone.images)
     first.labels.copy_(alone.labels)
-    Engine([alone], Optimizer(batch=BATCH)).epoch()
-    Engine([first, second], Optimizer(batch=BATCH)).epoch()
+    engine_of(alone).epoch()
+    engine_of(first, second).epoch()
     assert torch.equal(alone.W, first.W)
     assert not torch.equal(first.W, second.W)
 
 
 def test_a_new_stage_keeps_every_address_and_forgets_the_momentum() -> None:
-    lane, twin = lane_and_twin("cpu")
+    lane, twin = lane_and_twin()
     admm = ADMM(twin, L0(), rho=0.5, mu=0.01, layers=DigitNet.sparsified)
     tensors = [lane.W, lane.U, lane.mask, lane.pull, lane.rates, lane.momentum, lane.images]
     addresses = [tensor.data_ptr() for tensor in tensors]
-    Engine([lane], Optimizer(batch=BATCH)).epoch()
+    engine_of(lane).epoch()
     assert lane.momentum.any()
     admm.step()
     lane.begin(U=admm.U, rho=admm.rho)
@@ -147,13 +177,13 @@ def test_a_new_stage_keeps_every_address_and_forgets_the_momentum() -> None:
 
 
 def test_every_lane_decays_by_its_own() -> None:
-    free, _ = lane_and_twin("cpu")
-    decayed, _ = lane_and_twin("cpu")
+    free, _ = lane_and_twin()
+    decayed, _ = lane_and_twin()
     decayed.images.copy_(free.images)
     decayed.labels.copy_(free.labels)
     free.decay.fill_(0.0)
     decayed.decay.fill_(1.0)
-    Engine([free, decayed], Optimizer(batch=BATCH)).epoch()
+    engine_of(free, decayed).epoch()
     assert decayed.W.norm() < 0.95 * free.W.norm()
 
 

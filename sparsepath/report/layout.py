@@ -17,6 +17,8 @@ _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 _MINUS = re.compile(r"(?<!\w)-(?=\d)")
+_NORM = re.compile(r"\bl([01])\b")
+_WIDTH = r"\ifdim\width>\textwidth\textwidth\else\width\fi"
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,14 @@ class Table:
         return "\n\n".join(part for part in (self.caption, lines, self.note) if part)
 
     def latex(self) -> str:
-        """For a paper that loads graphicx: as wide as the text, with its caption above."""
+        """For a paper that loads graphicx: no wider than the text, with its caption above."""
         head, *body = (f"{' & '.join(map(_latex, row))} \\\\" for row in (self.titles, *self.rows))
         note = [f"\\par\\smallskip\\footnotesize {_latex(self.note)}"] if self.note else []
         lines = [
             r"\begin{table}[htbp]",
             r"\centering",
             f"\\caption{{{_latex(self.caption)}}}",
-            r"\resizebox{\textwidth}{!}{%",
+            f"\\resizebox{{{_WIDTH}}}{{!}}{{%",
             f"\\begin{{tabular}}{{{'r' * len(self.titles)}}}",
             r"\hline",
             head,
@@ -61,6 +63,6 @@ def _markdown(cell: str) -> str:
 
 
 def _latex(text: str) -> str:
-    """Text in which LaTeX sees no commands, and a minus where there is one."""
+    """Text in which LaTeX sees no commands; a minus and the norms l0 and l1 look as they should."""
     escaped = "".join(_LATEX.get(character, character) for character in text)
-    return _MINUS.sub("$-$", escaped)
+    return _NORM.sub(r"$\\ell_\1$", _MINUS.sub("$-$", escaped))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.reported import DATA, NETWORKS, Path, Side, paths
+from sparsepath.report.reported import DATA, NETWORKS, ReportedPath, Side, paths
 from sparsepath.report.tables import percent
 
 MISSING = "missing"
@@ -98,20 +98,18 @@ _FIGURES = (
 
 
 def combined(paper: Record, records: Sequence[Record], *, data: str) -> Table:
-    """The figures of all networks on one data set with growing mu, the paper's above ours."""
+    """The figures of all networks on one data set with growing mu, as paper / ours."""
     rows = []
     for network, title in NETWORKS.items():
         for path in paths(paper, records, data=data, network=network):
             pairs = list(path.pairs)
             for figure, show in _FIGURES:
-                theirs = [show(side) for side, _ in pairs]
-                ours = [MISSING if side is None else show(side) for _, side in pairs]
-                about = [title, path.title, figure]
-                rows += [[*about, "paper", *theirs], [*about, "ours", *ours]]
+                cells = [f"{show(a)} / {MISSING if b is None else show(b)}" for a, b in pairs]
+                rows.append([title, path.title, figure, *cells])
     points = [_name(side.k) for side, _ in pairs[:-1]]
     return Table(
-        f"{DATA[data]}: sparsity and accuracy along the paths.",
-        ["network", "path", "figure", "side", *points, "last"],
+        f"{DATA[data]}: sparsity and accuracy along the paths, as paper / ours.",
+        ["network", "path", "figure", *points, "last"],
         rows,
         "The last point is k = 12 of the NINs and k = 11 of the CNNs. The paper's zero kernels are "
         "taken from its counts; its speed-up names no machine, ours counts multiplications.",
@@ -139,7 +137,7 @@ def summary(paper: Record, records: Sequence[Record]) -> Table:
     )
 
 
-def _last(path: Path) -> list[str]:
+def _last(path: ReportedPath) -> list[str]:
     theirs, ours = list(path.pairs)[-1]
     walked = [side for k, side in path.walked.items() if k is not None]
     wanted = sum(theirs.zero_blocks)

@@ -37,7 +37,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Path:
+class ReportedPath:
     """What the paper reports of a path, and what our record has of it, if there is one."""
 
     data: str
@@ -60,7 +60,9 @@ class Path:
         return ((theirs, self.walked.get(theirs.k)) for theirs in self.paper)
 
 
-def paths(paper: Record, records: Sequence[Record], *, data: str, network: str) -> tuple[Path, ...]:
+def paths(
+    paper: Record, records: Sequence[Record], *, data: str, network: str
+) -> tuple[ReportedPath, ...]:
     """The l1 and l0 paths of one network, each followed by the variants of it that we walked."""
     mine = [r for r in records if (r["data"], r["network"]) == (data, network)]
     found = []
@@ -77,12 +79,12 @@ def paths(paper: Record, records: Sequence[Record], *, data: str, network: str) 
 
 def _path(
     paper: Record, record: Record | None, data: str, network: str, penalty: str, variant: str
-) -> Path:
+) -> ReportedPath:
     table = paper["tables"][data][network.replace("-", "_")]
     blocks = tuple(table["filters_total"])
     theirs = tuple(_theirs(row, table[penalty][0], blocks) for row in table[penalty])
     ours = {} if record is None else {side.k: side for side in _ours(record, blocks)}
-    return Path(data, network, penalty, variant, blocks, theirs, ours)
+    return ReportedPath(data, network, penalty, variant, blocks, theirs, ours)
 
 
 def _theirs(row: Record, dense: Record, blocks: tuple[int, ...]) -> Side:

@@ -59,9 +59,9 @@ def test_our_column_is_in_percent_and_points():
 
 def test_several_dense_networks_are_counted_and_each_run_is_paired_with_its_own():
     several = column(
-        "five networks", five_networks=trial(dense=(0.91, 0.90, 0.92), seeds=(1, 2, 3))
+        "five networks", five_networks=trial(dense=(0.91, 0.90, 0.92), seeds=(1, 2, 2))
     )
-    assert several["dense networks"] == "3"
+    assert several["dense networks"] == "2"
     # Gains 0.4, 1.2, -0.7 over their own networks.
     assert several["ADMM - dense"] == "+0.30"
     assert float(several["p (ADMM - dense)"]) == pytest.approx(0.64, abs=0.01)

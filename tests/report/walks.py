@@ -74,6 +74,7 @@ def record(penalty="l0", *, last=11, variant="", test=0.91, network="cnn", data=
         "penalty": penalty,
         "variant": variant,
         "seed": 0,
+        "recipe": {"schedule": {"epsilon": 0.01}},
         "dense": {"test": 0.9},
         "points": [point(k, zero=(0, 3 * (k + 1)), test=test) for k in range(last + 1)],
     }

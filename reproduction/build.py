@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparsepath.report.arms import arms_table
 from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
 from sparsepath.report.layout import Table
@@ -39,6 +40,10 @@ def tables() -> Mapping[str, Table]:
         made[f"{data}-combined"] = combined(PAPER, walked, data=data)
         for network in NETWORKS:
             made[f"{data}-{network}"] = appendix(PAPER, walked, data=data, network=network)
+        for record in records(f"{data}/comparisons/*.json"):
+            made[_comparison(record)] = arms_table(
+                record["arms"], title=_comparison_title(record), against="l0"
+            )
     trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
     return {**made, "t-test": t_test(PAPER, trials)}
 
@@ -53,14 +58,19 @@ def figures() -> Mapping[str, "Figure"]:
             made[f"{data}-paths"] = along_the_path(PAPER, walked, data=data)
             made[f"{data}-convergence"] = convergence(in_order)
         for record in records(f"{data}/comparisons/*.json"):
-            network = record["network"]
-            title = f"{NETWORKS[network]} on {DATA[data]}, equal epochs from one dense network"
-            arms = {
-                arm: {int(seed): [(x, y) for x, y in points] for seed, points in seeds.items()}
-                for arm, seeds in record["arms"].items()
-            }
-            made[f"{data}-comparisons-{network}"] = bands(arms, title=title, dense=record["dense"])
+            made[_comparison(record)] = bands(
+                record["arms"], title=_comparison_title(record), dense=record["dense"]
+            )
     return made
+
+
+def _comparison(record: dict[str, Any]) -> str:
+    return f"{record['data']}-comparisons-{record['network']}"
+
+
+def _comparison_title(record: dict[str, Any]) -> str:
+    network, data = NETWORKS[record["network"]], DATA[record["data"]]
+    return f"{network} on {data}: equal epochs from the same dense networks."
 
 
 def _place(record: dict[str, Any]) -> tuple[int, int, str]:

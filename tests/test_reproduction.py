@@ -1,9 +1,12 @@
 """The reproduction's tables and figures are those of its records."""
 
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
+
+from sparsepath.storage import write_json
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
 
@@ -32,3 +35,28 @@ def test_the_committed_figures_are_those_that_the_records_give(build):
     pytest.importorskip("matplotlib")
     names = {path.name for path in (FOLDER / "figures").iterdir()}
     assert names == {f"{name}.png" for name in build["figures"]()}
+
+
+def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in ("build.py", "paper.json"):
+        shutil.copy(FOLDER / name, tmp_path / name)
+    arms = {"l0": {"0": [[0.5, 0.9], [0.9, 0.8]]}, "magnitude": {"0": [[0.5, 0.8], [0.9, 0.7]]}}
+    comparison = {"data": "cifar10", "network": "nin", "dense": 0.91, "arms": arms}
+    write_json(tmp_path / "cifar10" / "comparisons" / "nin.json", comparison)
+    pairs = [
+        {"admm": 0.9 + x, "fine_tuning": 0.89, "dense": 0.88, "dense_seed": 0, "of_blocks": 0.3}
+        for x in (0.01, 0.02)
+    ]
+    write_json(tmp_path / "cifar10" / "t-test" / "one.json", {"title": "one net", "pairs": pairs})
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "old.md").touch()
+    runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == [
+        "cifar10-comparisons-nin.png"
+    ]
+    made = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
+    assert "old.md" not in made
+    assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin.md"]
+    assert "| figure | paper | one net |" in made["t-test.md"]
+    assert "one net" in made["t-test.tex"]

@@ -2,22 +2,18 @@
 
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
+from sparsepath.report.arms import Arms, Points, accuracies_at, shared_zeros
 from sparsepath.report.figures import blank
 from sparsepath.report.reported import DATA, NETWORKS, POSITIONS, ReportedPath, Side, paths
+from sparsepath.report.statistics import Sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Arms = Mapping[str, Mapping[int, Sequence[tuple[float, float]]]]
-"""For each arm and seed, points of (share of zero blocks, share of images right)."""
 
 _COLOURS = {"l1": "tab:blue", "l0": "tab:red"}
 _LINES = ("-", "--", "-.", ":")
@@ -157,18 +153,11 @@ def _percent(shares: Sequence[float]) -> list[float]:
     return [100 * share for share in shares]
 
 
-def _band(
-    arm: str, seeds: Mapping[int, Sequence[tuple[float, float]]]
-) -> tuple[list[float], list[float], list[float]]:
+def _band(arm: str, seeds: Mapping[Any, Points]) -> tuple[list[float], list[float], list[float]]:
     """Zero kernels, mean accuracy and its standard deviation over seeds, in percent."""
-    curves = [sorted(points) for points in seeds.values()]
-    if not curves or not all(curves):
-        raise BadInput(f"The arm {arm!r} has a seed without points, or no seed; nothing to draw.")
-    low, high = max(c[0][0] for c in curves), min(c[-1][0] for c in curves)
-    grid = sorted({x for curve in curves for x, _ in curve if low <= x <= high})
-    if not grid:
-        raise BadInput(f"The seeds of the arm {arm!r} have no sparsity in common.")
-    at = [np.interp(grid, *np.array(curve).T).tolist() for curve in curves]
-    columns = [_percent(column) for column in zip(*at, strict=True)]
-    deviations = [statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns]
-    return _percent(grid), [statistics.fmean(c) for c in columns], deviations
+    grid, samples = shared_zeros(arm, seeds), []
+    for zeros in grid:
+        found = accuracies_at(seeds, zeros)
+        assert found is not None, "every seed has points on both sides"
+        samples.append(Sample.of(_percent(found)))
+    return _percent(grid), [sample.mean for sample in samples], [sample.sd for sample in samples]

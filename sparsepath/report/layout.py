@@ -11,6 +11,7 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "±": r"$\pm$",
     # At the start of a row these two would be read as arguments of the line break before it.
     "[": "{[}",
     "*": "{*}",

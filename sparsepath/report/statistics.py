@@ -19,8 +19,9 @@ class Sample:
 
     @classmethod
     def of(cls, figures: Sequence[float]) -> "Sample":
-        """The sample of these figures."""
-        return cls(len(figures), statistics.fmean(figures), statistics.stdev(figures))
+        """The sample of these figures; a single one has no deviation."""
+        sd = statistics.stdev(figures) if len(figures) > 1 else 0.0
+        return cls(len(figures), statistics.fmean(figures), sd)
 
 
 @dataclass(frozen=True)

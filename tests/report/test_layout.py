@@ -31,10 +31,10 @@ def test_latex_has_a_line_for_every_row_and_escapes_every_cell():
 
 
 def test_latex_shows_norms_and_minus_as_mathematics():
-    lines = Table("l0 and l1", ["x"], [["l0, odd"], ["al0 (-1) 2-3"]]).latex().splitlines()
+    lines = Table("l0 and l1", ["x"], [["l0, odd"], ["al0 (-1) 2-3 ± 4"]]).latex().splitlines()
     assert r"\caption{$\ell_0$ and $\ell_1$}" in lines
     assert r"$\ell_0$, odd \\" in lines
-    assert r"al0 ($-$1) 2-3 \\" in lines
+    assert r"al0 ($-$1) 2-3 $\pm$ 4 \\" in lines
 
 
 def test_latex_without_a_note_has_none():

@@ -30,6 +30,11 @@ def test_every_arm_has_its_mean_and_deviation_at_every_level_it_reaches():
     assert row("one run") == ["1", "", "90.00", "", "", ""]
 
 
+def test_the_other_arms_alone_are_compared_with_the_one():
+    names = [cells[0] for cells in arms_table(ARMS, title="t", against="l0").rows]
+    assert names == ["l0", "magnitude", "one run", "l0 - magnitude", "l0 - one run"]
+
+
 def test_differences_have_the_standard_error_of_independent_runs():
     error = math.sqrt(1 / 3 + 2 / 2)
     assert row("l0 - magnitude")[2] == f"+6.00 ± {error:.2f}"

@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 console = Console(highlight=False)
 Act = Callable[[Settings, Path], None]
+AGAIN = "Stopped; run the same command again to go on from here."
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -110,8 +111,7 @@ def _command(act: Act) -> Act:
 
     def command(**given: Any) -> None:
         settings_file, out, debug = (given.pop(name) for name in ("settings", "out", "debug"))
-        again = "Stopped; run the same command again to go on from here."
-        with _sentences(debug, stopped=again):
+        with _sentences(debug, stopped=AGAIN):
             settings, place = _settings(settings_file, given)
             act(settings, out or place or Path("runs", settings.name))
 
@@ -223,6 +223,28 @@ def runs(
                 _say(heading(gather(run_folder)))
             except BadInput as error:  # one damaged run must not hide the others
                 _say(f"{run_folder.name}: {error}")
+
+
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(metavar="DATA", help="cifar10, cifar100 or svhn.")],
+    folder: Annotated[
+        Path | None, typer.Option("--to", help="where to (default: data/ and its name)")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Fetch a data set's official files, checked; run it again after a stop, and it goes on."""
+    with _sentences(debug, stopped=AGAIN):
+        from sparsepath.lab.download import download as fetch
+        from sparsepath.lab.official import SOURCES
+        from sparsepath.report.transfer import transfer
+
+        if name not in SOURCES:
+            raise BadInput(f"There is no download of {name!r}; choose one of {', '.join(SOURCES)}.")
+        place = folder or Path("data", name)
+        with transfer(console) as seen:
+            fetch(SOURCES[name], place, seen=seen)
+        _say(f"Checked and complete: use it with --data {place}.")
 
 
 def _say(text: str) -> None:

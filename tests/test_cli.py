@@ -256,6 +256,7 @@ assert "torch" not in sys.modules
         (["--version"], 0),
         (["run", "--rho", "0"], 2),
         (["run", "--settings", "nowhere.toml"], 2),
+        (["download", "mnist"], 2),
     ],
     ids=str,
 )
@@ -282,6 +283,12 @@ def test_an_interrupt_says_how_to_go_on(data, tmp_path):
     assert process.returncode == 130
     assert "run the same command again to go on" in said
     assert "Traceback" not in said
+
+
+def test_a_download_of_something_else_is_refused():
+    assert "no download of 'mnist'; choose one of cifar10, cifar100, svhn" in refused(
+        "download", "mnist"
+    )
 
 
 def test_runs_lists_the_others_beside_a_damaged_one(finished, tmp_path):

@@ -1,12 +1,62 @@
-"""The reproduction's page says what its records say."""
+"""The reproduction's tables and figures are those of its records."""
 
 import runpy
+import shutil
 from pathlib import Path
+
+import pytest
+
+from sparsepath.storage import write_json
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
 
 
-def test_the_pages_table_is_made_from_the_records() -> None:
-    table = runpy.run_path(str(FOLDER / "table.py"))["table"]()
-    assert len(table.splitlines()) > 20
-    assert table in (FOLDER / "README.md").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def build():
+    return runpy.run_path(str(FOLDER / "build.py"))
+
+
+def test_the_committed_tables_are_made_from_the_records(build):
+    made = build["tables"]()
+    names = {path.name for path in (FOLDER / "tables").iterdir()}
+    assert names == {f"{name}.{suffix}" for name in made for suffix in ("md", "tex")}
+    for name, table in made.items():
+        stands = (FOLDER / "tables" / f"{name}.md").read_text(encoding="utf-8")
+        assert stands == table.markdown() + "\n", f"run reproduction/build.py: {name} is old"
+        stands = (FOLDER / "tables" / f"{name}.tex").read_text(encoding="utf-8")
+        assert stands.endswith("\n" + table.latex() + "\n")
+
+
+def test_there_is_a_table_for_each_network_on_each_data_set(build):
+    assert len(build["tables"]()) == 1 + 3 * (1 + 4) + 1
+
+
+def test_the_committed_figures_are_those_that_the_records_give(build):
+    pytest.importorskip("matplotlib")
+    names = {path.name for path in (FOLDER / "figures").iterdir()}
+    assert names == {f"{name}.png" for name in build["figures"]()}
+
+
+def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in ("build.py", "paper.json"):
+        shutil.copy(FOLDER / name, tmp_path / name)
+    arms = {"l0": {"0": [[0.5, 0.9], [0.9, 0.8]]}, "magnitude": {"0": [[0.5, 0.8], [0.9, 0.7]]}}
+    comparison = {"data": "cifar10", "network": "nin", "dense": 0.91, "arms": arms}
+    write_json(tmp_path / "cifar10" / "comparisons" / "nin.json", comparison)
+    pairs = [
+        {"admm": 0.9 + x, "fine_tuning": 0.89, "dense": 0.88, "dense_seed": 0, "of_blocks": 0.3}
+        for x in (0.01, 0.02)
+    ]
+    write_json(tmp_path / "cifar10" / "t-test" / "one.json", {"title": "one net", "pairs": pairs})
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "old.md").touch()
+    runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == [
+        "cifar10-comparisons-nin.png"
+    ]
+    made = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
+    assert "old.md" not in made
+    assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin.md"]
+    assert "| figure | paper | one net |" in made["t-test.md"]
+    assert "one net" in made["t-test.tex"]

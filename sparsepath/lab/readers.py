@@ -3,6 +3,8 @@
 import gzip
 import importlib.util
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sparsepath.errors import BadInput
+from sparsepath.lab.official import ARCHIVES, check_published, compared
 from sparsepath.lab.pickles import read_batch
 
 Array = NDArray[np.generic]
@@ -62,13 +65,17 @@ def read(source: Path) -> Published:
         for marker in source.glob(pattern)
         if marker.is_file()
     }
+    archives = [source / name for name in ARCHIVES if (source / name).is_file()]
+    if not found and len(archives) == 1:  # beside its unpacked files an archive is left alone
+        return read(archives[0])
     if len(found) != 1:
-        problem = "holds several data sets" if found else "holds no data set that is known"
+        several = found or archives
+        problem = "holds several data sets" if several else "holds no data set that is known"
         raise BadInput(
             f"{str(source)!r} {problem if source.exists() else 'does not exist'}; "
             "give 'digits', a .npz file with x_train, y_train, x_test and y_test, "
             "a .tar.gz of CIFAR's python batches, or a folder with one of "
-            f"{', '.join(_MARKERS)}."
+            f"{', '.join((*_MARKERS, *ARCHIVES))}."
         )
     ((reader, folder),) = found
     return reader(folder)
@@ -107,8 +114,11 @@ def _split(images: Array, labels: Array, where: Path) -> Split:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file makes its parser raise into one sentence that names the file."""
+def _reading(path: Path, content: bytes | None = None) -> Iterator[None]:
+    """Turn whatever a damaged file makes its parser raise into one sentence that names the file.
+
+    Where it has a published name, both checksums are named, too.
+    """
     try:
         yield
     except BadInput:
@@ -117,7 +127,8 @@ def _reading(path: Path) -> Iterator[None]:
         raise BadInput(f"{str(path)!r} is missing; the data set is not complete.") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BadInput(f"{str(path)!r} cannot be read ({reason}); fetch it again.") from error
+        both = compared(path, path if content is None else content)
+        raise BadInput(f"{str(path)!r} cannot be read ({reason}){both}; fetch it again.") from error
 
 
 def _npz(path: Path) -> Published:
@@ -127,8 +138,23 @@ def _npz(path: Path) -> Published:
         images = archive[f"x_{part}"]
         return _split(_channels_second(images, path), archive[f"y_{part}"], path)
 
-    with _reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return Published(path.stem, split("train"), split("test"))
+    with _reading(path), path.open("rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return Published(path.stem, split("train"), split("test"))
+        except zipfile.BadZipFile as error:
+            raise zipfile.BadZipFile(_damaged_member(path) or str(error)) from error
+
+
+def _damaged_member(path: Path) -> str | None:
+    """The first array of an archive whose content is not what its checksum says, with both."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            stored, member.CRC = member.CRC, None  # type: ignore[assignment]  # read it unchecked
+            found = zlib.crc32(archive.read(member))
+            if found != stored:
+                return f"the CRC-32 of {member.filename} is {found:08x}, not {stored:08x} as stored"
+    return None
 
 
 def _channels_second(images: Array, where: Path) -> Array:
@@ -188,12 +214,14 @@ def _cifar(batches: Mapping[str, bytes], where: Path) -> Published:
     def split(names: tuple[str, ...], labels: str) -> Split:
         parts = []
         for name in names:
-            with _reading(where / name):
-                if name not in batches:
+            path, raw = where / name, batches.get(name)
+            with _reading(path, raw):
+                if raw is None:
                     raise FileNotFoundError(name)
-                batch = read_batch(batches[name], str(where / name))
+                batch = read_batch(raw)
                 images = np.asarray(batch["data"]).reshape(-1, 3, 32, 32)
-                parts.append(_split(images, np.asarray(batch[labels]), where / name))
+                parts.append(_split(images, np.asarray(batch[labels]), path))
+                check_published(path, raw, images=len(images))
         return Split(
             torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
         )
@@ -216,6 +244,7 @@ def _svhn(folder: Path) -> Published:
         with _reading(path), path.open("rb") as file:
             content = loadmat(file, variable_names=("X", "y"))
             images, labels = content["X"].transpose(3, 2, 0, 1), content["y"]
+            check_published(path, path, images=len(images))
             return _split(images, np.where(labels == 10, labels.dtype.type(0), labels), path)
 
     return Published("svhn", split("train"), split("test"))

@@ -1,22 +1,41 @@
 """The picture of a run: accuracy over zero blocks."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
 from sparsepath.storage import write_atomically
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def curve(record: Record, path: Path) -> None:
-    """Draw validation and test accuracy over zero blocks, beside the dense reference, as PNG."""
+
+def blank(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise BadInput("The figure needs matplotlib: pip install 'sparsepath[figures]'.") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_png(figure: "Figure", path: Path) -> None:
+    """Write a figure as PNG, whole or not at all, and with the same bytes each time."""
+    write_atomically(
+        path,
+        lambda neighbour: figure.savefig(
+            neighbour, format="png", dpi=150, metadata={"Software": None}
+        ),
+    )
+
+
+def curve(record: Record, path: Path) -> None:
+    """Draw validation and test accuracy over zero blocks, beside the dense reference, as PNG."""
+    figure = blank(7, 4.2)
     dense, points, settings = record["dense"], record["points"], record["settings"]
     if dense is None or not points:
         raise BadInput(f"The run {record['name']!r} has no points yet to draw.")
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
     zeros = [100 * point["sparsity"]["of_blocks"] for point in points]
     for split, colour in (("validation", "tab:blue"), ("test", "tab:orange")):
@@ -32,4 +51,4 @@ def curve(record: Record, path: Path) -> None:
     )
     axes.grid(alpha=0.3)
     axes.legend(loc="lower left")
-    write_atomically(path, lambda neighbour: figure.savefig(neighbour, format="png", dpi=150))
+    write_png(figure, path)

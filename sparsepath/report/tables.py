@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sparsepath.lab.folders import Record
+from sparsepath.report.layout import Table
 
 Show = Callable[[Record], str]
 
@@ -89,12 +90,10 @@ def as_text(record: Record) -> str:
 def as_markdown(record: Record) -> str:
     """The table for a page, with the zero blocks of every layer."""
     columns = (*COLUMNS, LAYERS)
-    lines = [
-        _line([column.title for column in columns]),
-        _line(["---:"] * len(columns)),
-        *(_line(row) for row in _rows(record, columns)),
-    ]
-    return "\n".join([heading(record), "", *lines, "", LEGEND, "", verdict(record)])
+    titles = [column.title for column in columns]
+    rows = list(_rows(record, columns))
+    note = f"{LEGEND}\n\n{verdict(record)}"
+    return Table(heading(record), titles, rows, note).markdown()
 
 
 def as_json(record: Record) -> str:
@@ -105,10 +104,6 @@ def as_json(record: Record) -> str:
 FORMATS: Mapping[str, Callable[[Record], str]] = MappingProxyType(
     {"text": as_text, "markdown": as_markdown, "json": as_json}
 )
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _rows(record: Record, columns: tuple[Column, ...]) -> Iterator[list[str]]:

@@ -1,10 +1,13 @@
 """Every published format is read, damage gets a sentence, and splits and augmentation are right."""
 
 import gzip
+import hashlib
 import io
 import pickle
 import struct
 import tarfile
+import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import torch
 from scipy.io import savemat
 
 from sparsepath.errors import BadInput
+from sparsepath.lab import official
 from sparsepath.lab.data import augment, load, normalise
 
 TRAIN, TEST = 40, 20
@@ -121,12 +125,30 @@ def write_npz(path, **changes):
     return path
 
 
-def write_cifar_archive(folder):
-    write_cifar_10(folder / "cifar-10-batches-py")
+def write_cifar_archive(folder, **damaged):
+    batches = write_cifar_10(folder / "cifar-10-batches-py")
+    for name, content in damaged.items():
+        (batches / name).write_bytes(content)
     archive = folder / "cifar-10-python.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(folder / "cifar-10-batches-py", "cifar-10-batches-py")
     return archive
+
+
+def write_cifar_100_archive(folder):
+    write_cifar_100(folder / "cifar-100-python")
+    archive = folder / "cifar-100-python.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(folder / "cifar-100-python", "cifar-100-python")
+    return archive
+
+
+def alone(archive):
+    """The folder of an archive, after all else in it was moved away."""
+    folder = archive.parent / "alone"
+    folder.mkdir()
+    archive.rename(folder / archive.name)
+    return folder
 
 
 FORMATS = {
@@ -134,7 +156,10 @@ FORMATS = {
     "cifar-10 pickled by Python 3": lambda path: write_cifar_10(path, dump=python3_pickle),
     "parent of cifar-10": lambda path: write_cifar_10(path / "cifar-10-batches-py").parent,
     "cifar-10 archive": write_cifar_archive,
+    "folder of a cifar-10 archive": lambda path: alone(write_cifar_archive(path)),
+    "cifar-10 archive and what came out of it": lambda path: write_cifar_archive(path).parent,
     "cifar-100": write_cifar_100,
+    "folder of a cifar-100 archive": lambda path: alone(write_cifar_100_archive(path)),
     "parent of cifar-100": lambda path: write_cifar_100(path / "cifar-100-python").parent,
     "svhn": write_svhn,
     "idx": write_idx,
@@ -402,6 +427,87 @@ def test_a_damaged_archive_is_named(tmp_path, name):
         load(archive)
 
 
+def md5(path):
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+PUBLISHED = [
+    (write_cifar_10, "data_batch_2", TRAIN // 5),
+    (write_cifar_10, "test_batch", TEST),
+    (write_cifar_100, "train", TRAIN),
+    (write_svhn, "test_32x32.mat", TEST),
+]
+
+
+@pytest.mark.parametrize(("write", "name", "images"), PUBLISHED)
+def test_a_file_like_the_published_one_must_have_its_checksum(
+    tmp_path, monkeypatch, write, name, images
+):
+    folder = write(tmp_path / "set")
+    monkeypatch.setitem(official._IMAGES, name, images)
+    with pytest.raises(BadInput, match=name) as caught:
+        load(folder)
+    assert md5(folder / name) in str(caught.value)
+    assert official._MD5[name] in str(caught.value)
+    monkeypatch.setitem(official._MD5, name, md5(folder / name))
+    assert load(folder).classes == 4
+
+
+def test_a_file_in_an_archive_is_checked_as_well(tmp_path, monkeypatch):
+    archive = write_cifar_archive(tmp_path)
+    monkeypatch.setitem(official._IMAGES, "data_batch_4", TRAIN // 5)
+    with pytest.raises(BadInput, match=r"tar\.gz/data_batch_4' is damaged") as caught:
+        load(archive)
+    assert md5(tmp_path / "cifar-10-batches-py" / "data_batch_4") in str(caught.value)
+
+
+@pytest.mark.parametrize(("write", "name", "images"), PUBLISHED)
+def test_a_file_cut_short_is_named_with_both_checksums_in_one_sentence(
+    tmp_path, write, name, images
+):
+    folder = write(tmp_path / "set")
+    (folder / name).write_bytes((folder / name).read_bytes()[:-2000])
+    with pytest.raises(BadInput, match=f"{name}' cannot be read") as caught:
+        load(folder)
+    assert md5(folder / name) in str(caught.value)
+    assert official._MD5[name] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_in_an_archive_is_named_with_both_checksums(tmp_path):
+    archive = write_cifar_archive(tmp_path, data_batch_4=b"no pickle")
+    with pytest.raises(BadInput, match=r"tar\.gz/data_batch_4' cannot be read") as caught:
+        load(archive)
+    assert hashlib.md5(b"no pickle").hexdigest() in str(caught.value)
+    assert official._MD5["data_batch_4"] in str(caught.value)
+
+
+def test_an_archive_cut_short_is_named_with_both_checksums(tmp_path):
+    archive = write_cifar_archive(tmp_path)
+    archive.write_bytes(archive.read_bytes()[:-2000])
+    with pytest.raises(BadInput, match=r"python\.tar\.gz' cannot be read") as caught:
+        load(archive)
+    assert md5(archive) in str(caught.value)
+    assert "c58f30108f718f92721af3b95e74349a" in str(caught.value)
+
+
+@pytest.mark.parametrize("member", ["x_train.npy", "x_test.npy"])
+def test_a_changed_byte_in_an_npz_is_found_and_both_checksums_are_named(tmp_path, member):
+    path = write_npz(tmp_path / "mine.npz")
+    raw = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        stored = archive.getinfo(member).CRC
+        whole = archive.read(member)
+    at = raw.index(whole[-100:])
+    raw[at] ^= 1
+    path.write_bytes(raw)
+    changed = bytearray(whole)
+    changed[-100] ^= 1
+    with pytest.raises(BadInput, match=rf"mine\.npz.* {member}") as caught:
+        load(path)
+    assert f"is {zlib.crc32(changed):08x}, not {stored:08x}" in str(caught.value)
+
+
 def test_labels_of_another_count_than_the_images_are_refused(tmp_path):
     folder = write_idx(tmp_path / "set")
     (folder / "train-labels-idx1-ubyte").write_bytes(idx(classes(TRAIN - 1)))
@@ -460,6 +566,13 @@ def test_a_source_without_data_is_told_what_was_looked_for(tmp_path):
 def test_a_folder_with_two_data_sets_is_refused(tmp_path):
     write_svhn(tmp_path)
     write_idx(tmp_path)
+    with pytest.raises(BadInput, match="holds several data sets"):
+        load(tmp_path)
+
+
+def test_a_folder_with_two_archives_is_refused(tmp_path):
+    for name in official.ARCHIVES:
+        (tmp_path / name).touch()
     with pytest.raises(BadInput, match="holds several data sets"):
         load(tmp_path)
 

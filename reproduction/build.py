@@ -1,0 +1,101 @@
+"""Makes reproduction/tables and reproduction/figures from all records of this folder.
+
+    python reproduction/build.py
+
+`<data>/paper/*.json` are the paths in paper mode, `<data>/comparisons/<network>.json` what other
+methods do from the same dense network (`arms`: arm, seed, points of zero share and accuracy;
+`dense`), `<data>/t-test/*.json` the pairs of Appendix A under a `title`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsepath.report.arms import arms_table
+from sparsepath.report.curves import along_the_path, bands, convergence
+from sparsepath.report.figures import write_png
+from sparsepath.report.layout import Table
+from sparsepath.report.paper import appendix, combined, summary
+from sparsepath.report.reported import DATA, NETWORKS, PENALTIES
+from sparsepath.report.t_test import t_test
+from sparsepath.storage import read_json, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HERE = Path(__file__).parent
+PAPER = read_json(HERE / "paper.json")
+
+
+def records(pattern: str) -> list[dict[str, Any]]:
+    """The records whose place matches, by name."""
+    return [read_json(path) for path in sorted(HERE.glob(pattern))]
+
+
+def tables() -> Mapping[str, Table]:
+    """Every table, by the name of its files."""
+    walked = records("*/paper/*.json")
+    made = {"summary": summary(PAPER, walked)}
+    for data in DATA:
+        made[f"{data}-combined"] = combined(PAPER, walked, data=data)
+        for network in NETWORKS:
+            made[f"{data}-{network}"] = appendix(PAPER, walked, data=data, network=network)
+        for record in records(f"{data}/comparisons/*.json"):
+            made[_comparison(record)] = arms_table(
+                record["arms"], title=_comparison_title(record), against="l0"
+            )
+    trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
+    return {**made, "t-test": t_test(PAPER, trials)}
+
+
+def figures() -> Mapping[str, "Figure"]:
+    """Every figure for which there is something to draw, by the name of its file."""
+    made = {}
+    for data in DATA:
+        walked = records(f"{data}/paper/*.json")
+        if walked:
+            in_order = sorted(walked, key=_place)
+            made[f"{data}-paths"] = along_the_path(PAPER, walked, data=data)
+            made[f"{data}-convergence"] = convergence(in_order)
+        for record in records(f"{data}/comparisons/*.json"):
+            made[_comparison(record)] = bands(
+                record["arms"], title=_comparison_title(record), dense=record["dense"]
+            )
+    return made
+
+
+def _comparison(record: dict[str, Any]) -> str:
+    return f"{record['data']}-comparisons-{record['network']}"
+
+
+def _comparison_title(record: dict[str, Any]) -> str:
+    network, data = NETWORKS[record["network"]], DATA[record["data"]]
+    return f"{network} on {data}: equal epochs from the same dense networks."
+
+
+def _place(record: dict[str, Any]) -> tuple[int, int, str]:
+    """Where a path stands in the paper's order, its variants after it."""
+    network = list(NETWORKS).index(record["network"])
+    return network, PENALTIES.index(record["penalty"]), record["variant"]
+
+
+def main() -> None:
+    """Write all of them, and delete what no record gives any more."""
+    written = set()
+    for name, table in tables().items():
+        tex = f"% python reproduction/build.py; the document loads graphicx.\n{table.latex()}\n"
+        for suffix, text in (("md", f"{table.markdown()}\n"), ("tex", tex)):
+            path = HERE / "tables" / f"{name}.{suffix}"
+            write_text(path, text)
+            written.add(path)
+    for name, figure in figures().items():
+        path = HERE / "figures" / f"{name}.png"
+        write_png(figure, path)
+        written.add(path)
+    for left_over in {*HERE.glob("tables/*"), *HERE.glob("figures/*")} - written:
+        left_over.unlink()
+    print(f"{len(written)} files in {HERE / 'tables'} and {HERE / 'figures'}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Several methods compared at equal sparsity: accuracies over seeds, and a table of them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsepath.errors import BadInput
+from sparsepath.report.layout import Table
+from sparsepath.report.statistics import Sample
+
+Points = Sequence[tuple[float, float]]
+"""(share of zero blocks, share of images right), in any order."""
+
+Arms = Mapping[str, Mapping[Any, Points]]
+"""The points of each method (arm) and seed."""
+
+LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
+_NEAR = 2e-3  # so close to a level a point counts as at it: blocks come in whole numbers
+
+
+def accuracies_at(seeds: Mapping[Any, Points], zeros: float) -> list[float] | None:
+    """Each seed's accuracy at this share of zero blocks, None where a seed has no points around it.
+
+    Between its points a seed is interpolated, and never beyond them.
+    """
+    curves = [sorted(points) for points in seeds.values()]
+    if any(zeros < c[0][0] - _NEAR or zeros > c[-1][0] + _NEAR for c in curves):
+        return None
+    return [float(np.interp(zeros, *np.array(curve).T)) for curve in curves]
+
+
+def shared_zeros(arm: str, seeds: Mapping[Any, Points]) -> list[float]:
+    """The shares of zero blocks of any seed's points that lie within every seed's path."""
+    _check(arm, seeds)
+    low = max(min(points)[0] for points in seeds.values())
+    high = min(max(points)[0] for points in seeds.values())
+    found = sorted({x for points in seeds.values() for x, _ in points if low <= x <= high})
+    if not found:
+        raise BadInput(f"The seeds of the arm {arm!r} have no sparsity in common.")
+    return found
+
+
+def _check(arm: str, seeds: Mapping[Any, Points]) -> None:
+    if not seeds or not all(seeds.values()):
+        raise BadInput(f"The arm {arm!r} has a seed without points, or no seed: give it some.")
+
+
+def arms_table(arms: Arms, *, title: str, against: str, levels: Sequence[float] = LEVELS) -> Table:
+    """Mean and deviation of each arm at each level, and by how much one arm is above the others."""
+    if against not in arms:
+        raise BadInput(f"There is no arm {against!r} among {', '.join(map(repr, arms))}.")
+    for arm, seeds in arms.items():
+        _check(arm, seeds)
+    samples = {arm: [_sample(seeds, level) for level in levels] for arm, seeds in arms.items()}
+    rows = [[arm, str(len(arms[arm])), *map(_shown, found)] for arm, found in samples.items()]
+    rows += [
+        [f"{against} - {arm}", "", *map(_gap, samples[against], found)]
+        for arm, found in samples.items()
+        if arm != against
+    ]
+    return Table(
+        title,
+        ["arm", "seeds", *(f"{level:.0%} zero" for level in levels)],
+        rows,
+        "Test accuracy in percent, mean (sd) over seeds, interpolated between the points of a "
+        f"path; below, how many points {against} is above the others, and its standard error. "
+        "Empty where an arm has no points.",
+    )
+
+
+def _sample(seeds: Mapping[Any, Points], level: float) -> Sample | None:
+    found = accuracies_at(seeds, level)
+    return None if found is None else Sample.of([100 * share for share in found])
+
+
+def _shown(sample: Sample | None) -> str:
+    if sample is None:
+        return ""
+    return f"{sample.mean:.2f} ({sample.sd:.2f})" if sample.n > 1 else f"{sample.mean:.2f}"
+
+
+def _gap(one: Sample | None, other: Sample | None) -> str:
+    """The difference and its standard error, as of independent runs."""
+    if one is None or other is None:
+        return ""
+    gap = f"{one.mean - other.mean:+.2f}"
+    if min(one.n, other.n) < 2:
+        return gap
+    return f"{gap} ± {math.sqrt(one.sd**2 / one.n + other.sd**2 / other.n):.2f}"

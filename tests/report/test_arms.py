@@ -1,0 +1,64 @@
+"""Methods side by side at equal sparsity: means, deviations, differences and their errors."""
+
+import math
+
+import pytest
+
+from sparsepath.errors import BadInput
+from sparsepath.report.arms import accuracies_at, arms_table
+
+ARMS = {
+    "l0": {
+        0: [(0.5, 0.92), (0.9, 0.88)],
+        1: [(0.5, 0.92), (0.9, 0.90)],
+        2: [(0.9, 0.92), (0.5, 0.92)],
+    },
+    "magnitude": {0: [(0.4, 0.90), (0.8, 0.82)], 1: [(0.4, 0.92), (0.8, 0.84)]},
+    "one run": {7: [(0.7, 0.9)]},
+}
+
+
+def row(name, **options):
+    table = arms_table(ARMS, title="t", against="l0", **options)
+    return next(list(cells[1:]) for cells in table.rows if cells[0] == name)
+
+
+def test_every_arm_has_its_mean_and_deviation_at_every_level_it_reaches():
+    assert row("l0") == ["3", "92.00 (0.00)", "91.00 (1.00)", "90.50 (1.50)", "90.00 (2.00)", ""]
+    # Two points apart everywhere: sd is sqrt 2.
+    assert row("magnitude") == ["2", "89.00 (1.41)", "85.00 (1.41)", "83.00 (1.41)", "", ""]
+    assert row("one run") == ["1", "", "90.00", "", "", ""]
+
+
+def test_the_other_arms_alone_are_compared_with_the_one():
+    names = [cells[0] for cells in arms_table(ARMS, title="t", against="l0").rows]
+    assert names == ["l0", "magnitude", "one run", "l0 - magnitude", "l0 - one run"]
+
+
+def test_differences_have_the_standard_error_of_independent_runs():
+    error = math.sqrt(1 / 3 + 2 / 2)
+    assert row("l0 - magnitude")[2] == f"+6.00 ± {error:.2f}"
+    assert row("l0 - magnitude")[4:] == ["", ""]
+    assert row("l0 - one run")[2] == "+1.00"
+
+
+def test_levels_are_those_that_are_asked_for():
+    table = arms_table(ARMS, title="t", against="l0", levels=(0.6,))
+    assert list(table.titles) == ["arm", "seeds", "60% zero"]
+    assert row("magnitude", levels=(0.6,)) == ["2", "87.00 (1.41)"]
+
+
+def test_a_path_that_ends_a_block_short_of_a_level_counts_as_there():
+    assert accuracies_at({0: [(0.5, 0.9), (0.8995, 0.8)]}, 0.9) == [0.8]
+    assert accuracies_at({0: [(0.5, 0.9), (0.89, 0.8)]}, 0.9) is None
+
+
+def test_an_arm_that_is_not_there_is_named():
+    with pytest.raises(BadInput, match="no arm 'l2' among 'l0', 'magnitude', 'one run'"):
+        arms_table(ARMS, title="t", against="l2")
+
+
+@pytest.mark.parametrize("seeds", [{}, {0: []}])
+def test_an_arm_without_points_is_named(seeds):
+    with pytest.raises(BadInput, match="'gradual' has a seed without points, or no seed"):
+        arms_table({**ARMS, "gradual": seeds}, title="t", against="l0")

@@ -37,11 +37,11 @@ def walk(seed: int, work: Path) -> dict[str, Record]:
     return found
 
 
-def lost(record: Record, split: str) -> list[float]:
+def lost(record: Record, split: str, shares: Sequence[float] = SHARES) -> list[float]:
     """Percentage points lost against dense at each of the shares."""
     curve = [(0.0, record["dense"][split])]
     curve += [(point["sparsity"]["of_blocks"], point[split]) for point in record["points"]]
-    return [100 * (record["dense"][split] - _at(share, curve)) for share in SHARES]
+    return [100 * (record["dense"][split] - _at(share, curve)) for share in shares]
 
 
 def _at(share: float, curve: Sequence[tuple[float, float]]) -> float:

@@ -49,8 +49,10 @@ Named = TypeVar("Named")
 
 
 def admm_of(settings: Settings, model: nn.Module, *, layers: tuple[str, ...]) -> ADMM:
-    """The ADMM that the settings describe, for these layers of a model."""
+    """The ADMM that the settings describe, for the layers they name, or else for these."""
     penalty = _named("penalty", settings.penalty, PENALTIES)
+    if settings.layers is not None:
+        layers = tuple(pattern.strip() for pattern in settings.layers.split(","))
     return ADMM(
         model,
         penalty,

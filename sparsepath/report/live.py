@@ -1,5 +1,6 @@
 """A run as it goes: a bar with the time left on a terminal, and one line per mu everywhere."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ from sparsepath.lab.bench import Watch
 from sparsepath.lab.folders import Record
 from sparsepath.report.tables import millions, percent, point_number
 
+# Where there is no bar, a long stage says this often, in seconds, that it is alive.
+SIGN_OF_LIFE = 30.0
+
 
 class Live(Watch):
     """Shows a run's epochs as a bar and its results as lines."""
@@ -20,18 +24,21 @@ class Live(Watch):
         self.console, self.progress, self.points = console, progress, points
         self._task = progress.add_task("starting", total=None)
         self._measured = False
+        self._spoke = time.monotonic()
 
     def begin(self, folder: Path) -> None:
         """One line for the folder, by which a stopped run is found again."""
         self._say(f"folder: {folder}")
 
     def epoch(self, stage: str, *, done: int, planned: int) -> None:
-        """Move the bar."""
+        """Move the bar; without one, say a line now and then."""
         if not self._measured:
             # Epochs of an earlier process say nothing about the speed of this one.
             self.progress.reset(self._task, total=planned, completed=done)
             self._measured = True
         self.progress.update(self._task, description=stage, completed=done)
+        if self.progress.disable and time.monotonic() - self._spoke >= SIGN_OF_LIFE:
+            self._say(f"{stage}: {done} of at most {planned} epochs")
 
     def dense(self, record: Record) -> None:
         """One line for the dense reference."""
@@ -54,6 +61,7 @@ class Live(Watch):
         )
 
     def _say(self, line: str) -> None:
+        self._spoke = time.monotonic()
         self.console.print(line, soft_wrap=True, markup=False, emoji=False)
 
 

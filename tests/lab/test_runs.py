@@ -199,6 +199,14 @@ def test_a_given_range_is_walked_in_even_steps_of_the_logarithm(data, tmp_path):
     assert [point["mu"] for point in points] == pytest.approx([1e-4, 1e-3, 1e-2])
 
 
+def test_layers_are_chosen_by_name_pattern(data, tmp_path):
+    settings = tiny_settings(data, points=1, layers="conv2, f*")
+    record = execute(settings, tmp_path / "run")
+    assert list(record["dense"]["blocks"]) == ["conv2.weight", "fc.weight"]
+    with pytest.raises(BadInput, match="No layer matches 'conv9'"):
+        execute(tiny_settings(data, layers="conv9"), tmp_path / "other")
+
+
 def test_one_point_of_a_given_range_is_its_end(data, tmp_path):
     settings = tiny_settings(data, dense_epochs=1, xi=1, points=1, mu_min=1e-4, mu_max=1e-2)
     assert [p["mu"] for p in execute(settings, tmp_path / "run")["points"]] == [1e-2]

@@ -170,3 +170,13 @@ def test_anything_else_gets_plain_lines():
         "point  1/2: mu 1.23e-03, zero blocks 50.00 %, validation 98.10 %, test 97.50 %, "
         "3 iterations, 12 s",
     ]
+
+
+def test_a_long_stage_says_now_and_then_that_it_lives(monkeypatch):
+    clock = iter([0.0, 10.0, 31.0, 31.0, 40.0])
+    monkeypatch.setattr("sparsepath.report.live.time.monotonic", lambda: next(clock))
+    file = io.StringIO()
+    with live(Console(file=file, width=100), points=2) as watch:
+        for epoch in (1, 2, 3):
+            watch.epoch("dense reference", done=epoch, planned=60)
+    assert file.getvalue().splitlines() == ["dense reference: 2 of at most 60 epochs"]

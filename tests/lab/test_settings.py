@@ -17,6 +17,7 @@ OTHER = {
     "checkpoint": 'my "best".safetensors',
     "penalty": "mcp",
     "blocks": "tiles(2, 4)",
+    "layers": "conv1, fc*",
     "mu_min": 1e-7,
     "mu_max": 1.0,
     "guard": 0.5,

@@ -247,5 +247,36 @@ def download(
         _say(f"Checked and complete: use it with --data {place}.")
 
 
+@app.command()
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="cifar10, cifar100, svhn, comparisons, t-test, or all of them."
+        ),
+    ],
+    data: Annotated[
+        Path, typer.Option("--data", help="where cifar10, cifar100 and svhn are, or their .npz")
+    ] = Path("data"),
+    folder: Annotated[
+        Path, typer.Option("--out", help="where dense networks, paths and records go")
+    ] = Path("reproduction"),
+    minutes: Annotated[
+        float, typer.Option("--minutes", help="stop then; the same command goes on from there")
+    ] = float("inf"),
+    device: Annotated[str, typer.Option("--device", help="a GPU, such as cuda:1")] = "cuda",
+    debug: Debug = False,
+) -> None:
+    """Run the paper's experiments on a GPU: its paths, the comparisons, the t-test.
+
+    Whatever is done already is kept, and a stopped walk goes on, on this machine or another.
+    """
+    with _sentences(debug, stopped=AGAIN):
+        from sparsepath.lab.reproduce import reproduce as run_experiments
+
+        done = run_experiments(what, data=data, folder=folder, minutes=minutes, device=device)
+        _say(f"{'Done' if done else AGAIN[:-1]}: the records are in {folder}.")
+
+
 def _say(text: str) -> None:
     console.print(text, soft_wrap=True, markup=False, emoji=False)

@@ -30,11 +30,16 @@ class Schedule:
     """epochs of every fine-tune; None for as many as a performance step has, as the paper does"""
 
     def __post_init__(self) -> None:
-        """Refuse counts below one and an epsilon that is no length."""
-        for name in ("delta", "nu", "xi"):
+        """Refuse counts below one, but for delta, and an epsilon that is no length.
+
+        With delta = 0 nothing is trained before a sparsity step: with F and Gamma restarted that is
+        pruning by magnitude.
+        """
+        checked_count("delta", self.delta, least=0)
+        for name in ("nu", "xi"):
             checked_count(name, getattr(self, name))
         if self.finetune is not None:
-            checked_count("finetune", self.finetune)
+            checked_count("finetune", self.finetune, least=0)
         checked_number("epsilon", self.epsilon, zero=True)
 
     def epochs(self, index: int) -> int:
@@ -168,14 +173,16 @@ def stages(
             admm.restart()
         epochs = schedule.epochs(index)
         while not _finished(residuals, schedule):
-            yield Stage(index, mus[index], len(residuals), epochs, admm.proximity)
+            if epochs:
+                yield Stage(index, mus[index], len(residuals), epochs, admm.proximity)
             residuals = (*residuals, admm.step())
             checkpoint(Progress(index, residuals))
         support = admm.support()
         accuracy_W, accuracy_F = _judged(admm, evaluate), _judged_F(admm, evaluate)
         support.impose(admm.model)
         finetune = schedule.finetune_epochs(index)
-        yield Stage(index, mus[index], None, finetune, support=support)
+        if finetune:
+            yield Stage(index, mus[index], None, finetune, support=support)
         _check_held(admm, support)
         point = PathPoint(
             index=index,

@@ -8,8 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sparsepath.blocks import Blocks
 from sparsepath.errors import BadInput
 from sparsepath.support import Support
+
+# A block of no more than this length has no direction to shrink in.
+TINY = 1e-12
 
 # Parts of the flat buffer start at multiples of this many floats, so that kernels may load aligned.
 ALIGNED = 64
@@ -60,8 +64,13 @@ class Lane:
         example: Tensor,
         steps: int,
         decay: float = 5e-4,
+        lasso: Mapping[str, Blocks] | None = None,
     ) -> None:
-        """Move the model's parameters into a flat buffer, the sparsified weights first."""
+        """Move the model's parameters into a flat buffer, the sparsified weights first.
+
+        With the blocks of some weights in `lasso` a step also descends the group lasso's
+        subgradient, as strong as the tensor `lasso` says: the method that ADMM is compared with.
+        """
         named = dict(model.named_parameters())
         unknown = [name for name in sparsified if name not in named]
         if unknown:
@@ -88,6 +97,14 @@ class Lane:
         self.mask = torch.ones(split, device=device)
         self.pull = torch.zeros((), device=device)
         self.decay = torch.full((), decay, device=device)
+        self.lasso = torch.zeros((), device=device)
+        self.lasso_blocks = [
+            (parameter, gradient, lasso[name])
+            for name, parameter, gradient in zip(
+                names, self.parameters, self.gradients, strict=True
+            )
+            if lasso and name in lasso
+        ]
         self.rates = torch.zeros(steps, device=device)
         self.loss = torch.zeros((), device=device)
         self.images = torch.zeros(steps * len(example), *example.shape[1:], device=device)
@@ -111,6 +128,7 @@ class Lane:
     ) -> None:
         """Set up one stage: pull towards U with strength rho, or hold a support, or neither."""
         self.momentum.zero_()
+        self.lasso.zero_()
         self.pull.fill_(rho if U is not None else 0.0)
         for name, (aim, mask) in self._views.items():
             if U is not None:
@@ -194,6 +212,9 @@ class Engine:
         gradients = torch.autograd.grad(loss, lane.parameters)
         with torch.no_grad():
             torch._foreach_copy_(lane.gradients, gradients)
+            for W, gradient, blocks in lane.lasso_blocks:
+                unit = blocks.of(W) / blocks.norms(W).clamp(min=TINY)
+                gradient.add_(lane.lasso * unit.reshape(W.shape))
             lane.loss.add_(loss)
             self._update(lane, rate)
 

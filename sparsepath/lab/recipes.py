@@ -11,6 +11,7 @@ from torch import Tensor
 from sparsepath.admm import ADMM
 from sparsepath.path import Schedule, Stage, log_spaced, mu_range
 from sparsepath.penalties import Radial
+from sparsepath.projections import Projection
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,14 @@ class DenseRecipe:
         """The rate of every step of one epoch; zero once the cycle is over."""
         at = (epoch * steps + torch.arange(steps)) / (self.epochs * steps)
         return self.rate * torch.minimum(at / self.rise, (1 - at) / (1 - self.rise)).clamp(min=0)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    def made(self, kept: Mapping[str, Any]) -> bool:
+        """Whether a kept record is of this recipe."""
+        return dict(kept) == self.plain()
 
 
 DENSE: Mapping[str, DenseRecipe] = {
@@ -55,9 +64,20 @@ class PathRecipe:
     """the highest rate of each fine-tune, which is then one cycle; None holds `rate` throughout"""
     span: tuple[float, float] | None = None
     """in place of `reach`: the first and the last threshold, in median norms of the dense blocks"""
+    keep: tuple[float, ...] = ()
+    """of a method that counts: the share of the blocks that live at each point"""
+    lasso: tuple[float, ...] = ()
+    """of SSL: how strong the group lasso is before each point"""
+
+    @property
+    def length(self) -> int:
+        """How many points are walked."""
+        return len(self.keep) or self.last + 1
 
     def mus(self, admm: ADMM) -> list[float]:
         """The mu to walk from a dense network."""
+        if isinstance(admm.penalty, Projection):
+            return list(self.keep)
         if self.span is None:
             found = mu_range(admm, points=self.points, reach=self.reach)
         else:
@@ -79,27 +99,8 @@ class PathRecipe:
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
-
-LAST: Mapping[str, int] = {"nin": 12, "low-rank-nin": 12, "cnn": 11, "low-rank-cnn": 11}
-"""The index of the last point that the paper reports, of 20."""
-
-SPAN: Mapping[str, tuple[float, float]] = {
-    "nin": (0.40, 4.2),
-    "low-rank-nin": (0.40, 4.2),
-    "cnn": (0.55, 12.0),
-    "low-rank-cnn": (0.55, 12.0),
-}
-"""Of the l1 paths: a third of NIN's kernels die at 1.5 median norms, half of the CNN's at 3."""
-
-
-def paper(network: str, penalty: str) -> PathRecipe:
-    """Paper mode; what the paper does not give was chosen on validation images (reproduction/).
-
-    l1 walks without weight decay: it shrinks every kernel, and decay would keep the layers between
-    from making up for that.
-    """
-    if penalty == "l0":
-        return PathRecipe(rho=0.1, reach=(0.02, 0.999), last=LAST[network])
-    return PathRecipe(
-        rho=0.001, reach=(0.01, 0.99), span=SPAN[network], decay=0.0, last=LAST[network]
-    )
+    def made(self, kept: Mapping[str, Any]) -> bool:
+        """Whether a kept record is of this recipe; a field it lacks had its default then."""
+        usual = PathRecipe(self.rho, self.reach).plain()
+        schedule = {**usual["schedule"], **kept["schedule"]}
+        return {**usual, **kept, "schedule": schedule} == self.plain()

@@ -1,41 +1,162 @@
-"""The paper's paths on one data set, in paper mode, from one call that any later call continues."""
+"""The paper's experiments from one call, which any later call, anywhere, continues."""
 
+import itertools
+import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
-from sparsepath.lab.recipes import DENSE, paper
-from sparsepath.lab.side_by_side import Job, train_dense, walk_paths
+from sparsepath.lab.dense import reference_name, train_dense
+from sparsepath.lab.experiments import NETWORKS, comparisons, paper, t_test
+from sparsepath.lab.recipes import DENSE
+from sparsepath.lab.walks import Job, walk_paths
+from sparsepath.storage import read_json, write_json
+
+FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}
+"""Whether a mirrored image is one of its kind: an object is, a digit is not."""
+EXPERIMENTS = (*FLIPPED, "comparisons", "t-test")
+COMPARED = ("cnn", "nin")
+FINETUNES = (40, 5)
+"""Epochs of the fine-tunes of the comparisons: long, and hardly any."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where data is found, results go, and work is done, and until when."""
+
+    data: Path
+    folder: Path
+    device: torch.device
+    until: float
+
+    def arena(self, name: str) -> Arena:
+        """A data set on the device, every image of the training set for training."""
+        found = [place for place in (self.data / name, self.data / f"{name}.npz") if place.exists()]
+        if not found:
+            raise BadInput(
+                f"There is neither {name!r} nor {name + '.npz'!r} in {str(self.data)!r}: fetch it "
+                f"with `sparsepath download {name} --to {self.data / name}`, or name its folder "
+                "with --data."
+            )
+        data = replace(load(found[0]), name=name)
+        return Arena(data, self.device, flip=FLIPPED[name], final=True)
+
+    def walk(self, jobs: Sequence[Job], arena: Arena, part: str) -> bool:
+        """The jobs from their dense references, which are trained first where they lack."""
+        place = self.folder / arena.data.name
+        for seed in sorted({job.dense_seed for job in jobs}):
+            names = {job.network for job in jobs if job.dense_seed == seed}
+            recipes = {name: DENSE[name] for name in NETWORKS if name in names}
+            train_dense(recipes, arena, place / "dense", seed=seed)
+        return walk_paths(jobs, arena, dense=place / "dense", folder=place / part, until=self.until)
 
 
 def reproduce(
-    data: str | Path,
-    folder: Path,
+    what: str,
     *,
-    name: str,
-    networks: Sequence[str] = tuple(DENSE),
+    data: Path,
+    folder: Path,
+    networks: Sequence[str] = NETWORKS,
     penalties: Sequence[str] = ("l0", "l1"),
-    flip: bool,
     minutes: float = float("inf"),
     device: str = "cuda",
 ) -> bool:
-    """Walk the l0 and l1 paths of each network; False if the minutes were over before the end.
+    """Run one of `EXPERIMENTS`, or "all"; False if the minutes were over before its end.
 
-    Dense references go to `folder/dense`, paths to `folder/paper`. Mirrored images (`flip`) help
-    where a mirrored object is one of its kind, and not for digits.
+    Dense references go to `folder/<data>/dense`, paths in paper mode to `folder/<data>/paper`.
     """
+    if what != "all" and what not in EXPERIMENTS:
+        raise BadInput(
+            f"There is no experiment {what!r}; choose one of {', '.join(EXPERIMENTS)} or all."
+        )
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise BadInput(f"There is no GPU for device {device!r}; these experiments need one.")
-    until = time.monotonic() + 60 * minutes
-    loaded = replace(load(data), name=name)
-    arena = Arena(loaded, torch.device(device), flip=flip, final=True)
-    dense = folder / "dense"
-    train_dense({network: DENSE[network] for network in networks}, arena, dense)
-    jobs = [Job(net, penalty, paper(net, penalty)) for net in networks for penalty in penalties]
-    return walk_paths(jobs, arena, dense=dense, folder=folder / "paper", until=until)
+    lab = Lab(data, folder, torch.device(device), time.monotonic() + 60 * minutes)
+    for name in EXPERIMENTS if what == "all" else [what]:
+        if name in FLIPPED:
+            jobs = [Job(net, by, paper(net, by)) for net in networks for by in penalties]
+            done = lab.walk(jobs, lab.arena(name), "paper")
+        elif name == "t-test":
+            done = _t_test(lab)
+        else:
+            pairs = itertools.product(COMPARED, FINETUNES)
+            done = all(_compared(lab, net, epochs) for net, epochs in pairs if net in networks)
+        if not done:
+            return False
+    return True
+
+
+def _compared(lab: Lab, network: str, finetune: int) -> bool:
+    """Walk every arm, and write down what is there of each."""
+    arena, part = lab.arena("cifar10"), "comparisons/walked"
+    arms = comparisons(network, finetune=finetune)
+    jobs = [job for arm in arms.values() for job in arm]
+    done = lab.walk(jobs, arena, part)
+    place = lab.folder / arena.data.name
+    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], place / part))}
+    seeds = sorted({job.dense_seed for job in jobs})
+    names = [place / "dense" / f"{reference_name(network, seed)}.json" for seed in seeds]
+    record = {
+        "data": arena.data.name,
+        "network": network,
+        "finetune": finetune,
+        "dense": statistics.fmean(read_json(name)["test"] for name in names),
+        "arms": found,
+    }
+    write_json(place / "comparisons" / f"{network}-{finetune}.json", record)
+    return done
+
+
+def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:
+    """Zero blocks and test accuracy of all points of an arm that were walked, by seed."""
+    found: dict[str, list[list[float]]] = {}
+    for job in jobs:
+        written = folder / f"{job.name}.json"
+        for point in read_json(written)["points"] if written.exists() else ():
+            figures = [point["sparsity"]["of_blocks"], point["test"]]
+            found.setdefault(str(job.dense_seed), []).append(figures)
+    return found
+
+
+def _t_test(lab: Lab) -> bool:
+    arena, part = lab.arena("cifar10"), "t-test/walked"
+    jobs = t_test()
+    done = lab.walk(jobs, arena, part)
+    place = lab.folder / arena.data.name
+    pairs: dict[tuple[int, int], dict[str, Any]] = {}
+    for job in jobs:
+        written = place / part / f"{job.name}.json"
+        if written.exists():
+            record = read_json(written)
+            if len(record["points"]) == job.recipe.length:
+                pairs.setdefault((job.dense_seed, job.seed), {})[job.method] = record
+    whole = {key: pair for key, pair in pairs.items() if len(pair) == 2}
+    for title, wanted in {
+        "one dense network": lambda dense: dense == 0,
+        "several dense networks": lambda dense: dense > 0,
+    }.items():
+        rows = [_pair(pair) for (dense, _), pair in whole.items() if wanted(dense)]
+        if len(rows) > 1:
+            name = title.replace(" ", "-")
+            write_json(place / "t-test" / f"{name}.json", {"title": title, "pairs": rows})
+    return done
+
+
+def _pair(records: dict[str, Any]) -> dict[str, Any]:
+    """What the t-test's table needs of two walks."""
+    admm = records["l0"]
+    last = admm["points"][-1]
+    return {
+        "admm": last["test"],
+        "fine_tuning": records["fine-tuning"]["points"][-1]["test"],
+        "dense": admm["dense"]["test"],
+        "of_blocks": last["sparsity"]["of_blocks"],
+        "dense_seed": admm["dense_seed"],
+    }

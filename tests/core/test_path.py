@@ -19,6 +19,8 @@ from sparsepath import (
     Residuals,
     Schedule,
     Stage,
+    TopK,
+    outputs,
     regularisation_path,
 )
 from sparsepath.path import Progress, stages
@@ -112,7 +114,40 @@ def test_a_fine_tune_may_have_epochs_of_its_own() -> None:
     assert [point.epochs for point in path] == [2 + 2 + 7, 4 + 4 + 7]
     assert stages_seen == [(0, 2), (1, 2), (None, 7), (0, 4), (1, 4), (None, 7)]
     with pytest.raises(BadInput, match="finetune"):
-        Schedule(finetune=0)
+        Schedule(finetune=-1)
+
+
+def test_a_path_without_performance_steps_prunes_by_magnitude_and_only_fine_tunes() -> None:
+    stages_seen = []
+    model = Quadratic()
+    norms = {name: W.detach().flatten(1).norm(dim=1) for name, W in model.named_parameters()}
+
+    def train(model: nn.Module, stage: Stage) -> None:
+        stages_seen.append((stage.iteration, stage.epochs))
+
+    admm = ADMM(model, TopK(1), rho=1.0, blocks=outputs)
+    path = regularisation_path(
+        admm,
+        train,
+        evaluate=lambda model: 0.0,
+        mus=[1],
+        schedule=Schedule(delta=0, xi=1, epsilon=0.0, finetune=3),
+        restart=True,
+    )
+    (point,) = path
+    assert (stages_seen, point.epochs) == ([(None, 3)], 3)
+    for name, norm in norms.items():
+        living = point.support[name].flatten(1).any(1)
+        assert living.nonzero().flatten().tolist() == [int(norm.argmax())]
+    (bare,) = regularisation_path(
+        ADMM(Quadratic(), TopK(1), rho=1.0, blocks=outputs),
+        train,
+        evaluate=lambda model: 0.0,
+        mus=[1],
+        schedule=Schedule(delta=0, xi=1, finetune=0),
+    )
+    assert bare.epochs == 0
+    assert len(stages_seen) == 1, "nothing to train, nothing asked for"
 
 
 def test_a_mu_ends_when_both_residuals_are_within_epsilon() -> None:
@@ -130,7 +165,7 @@ def test_a_mu_ends_when_both_residuals_are_within_epsilon() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"delta": 0}, "delta must be a whole number of at least 1"),
+        ({"delta": -1}, "delta must be a whole number of at least 0"),
         ({"nu": 1.5}, "nu must be"),
         ({"xi": -1}, "xi must be"),
         ({"epsilon": -0.1}, "epsilon must be"),

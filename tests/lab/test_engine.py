@@ -176,6 +176,37 @@ def test_a_new_stage_keeps_every_address_and_forgets_the_momentum() -> None:
     assert float(lane.pull) == 0.5
 
 
+def test_the_group_lasso_descends_its_subgradient_as_far_as_it_is_told() -> None:
+    lane, twin = lane_and_twin()
+    blocks = ADMM(twin, L0(), rho=1.0, layers=DigitNet.sparsified).blocks
+    lane = Lane(
+        copy.deepcopy(twin),
+        sparsified=list(blocks),
+        example=lane.images[:BATCH],
+        steps=STEPS,
+        lasso=blocks,
+    )
+    lane.images.normal_()
+    with torch.no_grad():
+        twin.conv2.weight[0, 0] = 0.0  # a block without a direction must not give NaN
+        lane.model.conv2.weight[0, 0] = 0.0
+    engine = engine_of(lane)
+    lane.begin()
+    lane.lasso.fill_(0.3)
+    engine.cursor.zero_()
+    engine._replay()
+    loss = functional.cross_entropy(
+        twin(lane.images[:BATCH].permute(0, 3, 1, 2)), lane.labels[:BATCH]
+    )
+    weights = dict(twin.named_parameters())
+    lengths = sum(weights[name].flatten(2).norm(dim=2).sum() for name in blocks)
+    expected = torch.autograd.grad(loss + 0.3 * lengths, [weights[name] for name in lane.names])
+    for own, other in zip(lane.gradients, expected, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-5)
+    lane.begin()
+    assert float(lane.lasso) == 0.0, "every stage begins without it"
+
+
 def test_every_lane_decays_by_its_own() -> None:
     free, _ = lane_and_twin()
     decayed, _ = lane_and_twin()

@@ -12,10 +12,11 @@ import torch
 from sparsepath import BadInput, Residuals, Schedule
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
+from sparsepath.lab.dense import train_dense
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
-from sparsepath.lab.side_by_side import Job, Walk, train_dense, walk_paths
 from sparsepath.lab.state import plain_residuals
+from sparsepath.lab.walks import Job, Walk, walk_paths
 
 CPU = torch.device("cpu")
 RECIPE = PathRecipe(
@@ -158,7 +159,14 @@ def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> No
 def test_reproduce_without_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BadInput, match="no GPU"):
-        reproduce("digits", tmp_path, name="digits", flip=False)
+        reproduce("cifar10", data=tmp_path, folder=tmp_path)
+
+
+def test_reproduce_names_what_it_knows_and_what_it_does_not_find(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no experiment 'mnist'; choose one of cifar10, cifar100"):
+        reproduce("mnist", data=tmp_path, folder=tmp_path, device="cpu")
+    with pytest.raises(BadInput, match=r"neither 'svhn' nor 'svhn.npz'.*sparsepath download svhn"):
+        reproduce("svhn", data=tmp_path, folder=tmp_path, device="cpu")
 
 
 def test_a_record_without_its_state_is_never_overwritten(dense: Path, tmp_path: Path) -> None:

@@ -1,28 +1,37 @@
-"""Dense references and paths, several at once on one engine; a path resumes at any stage."""
+"""Paths of any method on one engine, side by side; each resumes at any stage, on any machine."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.engine import Engine, Lane, Optimizer
+from sparsepath.lab.dense import check_same, drawn, fresh, images_of, lane_of, reference_name
+from sparsepath.lab.engine import Engine, Optimizer
 from sparsepath.lab.folders import circumstances
-from sparsepath.lab.models import Network, build
-from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.recipes import PathRecipe
 from sparsepath.lab.state import plain_residuals, read_state, write_state
-from sparsepath.lab.training import seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
 from sparsepath.path import PathPoint, Progress, Stage, stages
+from sparsepath.penalties import Penalty
+from sparsepath.projections import TopK
 from sparsepath.storage import read_json, write_json, write_tensors
+
+METHODS: Mapping[str, Penalty] = {
+    **PENALTIES,
+    "magnitude": TopK(1.0, together=True),
+    "ssl": TopK(1.0, together=True),
+    "fine-tuning": PENALTIES["l0"],
+}
+"""What a job's sparsity step is. Magnitude pruning and SSL keep the largest blocks of all layers,
+SSL after descending the group lasso; standard fine-tuning goes through l0's stages without a pull.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,76 +39,21 @@ class Job:
     """One path to walk from a dense reference."""
 
     network: str
-    penalty: str
+    method: str
     recipe: PathRecipe
     seed: int = 0
+    """of the order of images, and of nothing else"""
+    dense_seed: int = 0
     variant: str = ""
 
     @property
     def name(self) -> str:
         """What its files are called."""
-        return "-".join(part for part in (self.network, self.penalty, self.variant) if part)
+        return "-".join(part for part in (self.network, self.method, self.variant) if part)
 
-
-def train_dense(
-    recipes: dict[str, DenseRecipe], arena: Arena, folder: Path, *, seed: int = 0
-) -> None:
-    """Train the dense references that `folder` lacks, all side by side."""
-    names = []
-    for name, recipe in recipes.items():
-        written = folder / f"{name}.json"
-        if written.exists():
-            wanted = {"recipe": asdict(recipe), "seed": seed, **_data(arena)}
-            _check_same(read_json(written), wanted, written)
-        else:
-            names.append(name)
-    if not names:
-        return
-    began = time.monotonic()
-    lanes = [_lane(_fresh(name, arena, seed=seed), arena) for name in names]
-    engine = Engine(lanes, Optimizer())
-    losses = []
-    for epoch in range(max(recipes[name].epochs for name in names)):
-        for name, lane in zip(names, lanes, strict=True):
-            lane.rates.copy_(recipes[name].rates(epoch, engine.steps))
-            arena.fill(lane, _generator(arena, name, seed, epoch))
-        losses = engine.epoch()
-    for name, lane, loss in zip(names, lanes, losses, strict=True):
-        figures: dict[str, Any] = {
-            "network": name,
-            **_data(arena),
-            "recipe": asdict(recipes[name]),
-            "seed": seed,
-            "loss": float(loss),
-            **arena.accuracies(lane.model),
-            "seconds_side_by_side": time.monotonic() - began,
-            **circumstances(arena.device),
-        }
-        write_tensors(folder / f"{name}.safetensors", lane.model.state_dict(), {})
-        write_json(folder / f"{name}.json", figures)
-        print(f"dense {name}: {arena.accuracies(lane.model)}", flush=True)
-
-
-def _fresh(name: str, arena: Arena, *, seed: int) -> Network:
-    torch.manual_seed(seed)
-    model = build(name, classes=arena.data.classes, image_shape=arena.data.image_shape)
-    return model.to(arena.device).train()
-
-
-def _lane(model: Network, arena: Arena, *, decay: float = 5e-4) -> Lane:
-    batch = Optimizer().batch
-    dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
-    return Lane(
-        model,
-        sparsified=[f"{layer}.weight" for layer in model.sparsified],
-        example=arena.example(batch, dtype),
-        steps=arena.steps(batch),
-        decay=decay,
-    )
-
-
-def _generator(arena: Arena, *key: object) -> torch.Generator:
-    return torch.Generator(arena.device).manual_seed(seed_of(*key))
+    def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
+        """Refuse a record of another job."""
+        check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena)
 
 
 class Walk:
@@ -108,23 +62,26 @@ class Walk:
     def __init__(self, job: Job, arena: Arena, *, dense: Path, folder: Path) -> None:
         """Start from the dense reference, or from where an earlier call left off."""
         self.job, self.arena, self.folder = job, arena, folder
-        self.model = _fresh(job.network, arena, seed=job.seed)
-        load_checkpoint(self.model, dense / f"{job.network}.safetensors")
+        self.model = fresh(job.network, arena, seed=job.seed)
+        reference = reference_name(job.network, job.dense_seed)
+        load_checkpoint(self.model, dense / f"{reference}.safetensors")
         recipe = job.recipe
-        self.lane = _lane(self.model, arena, decay=recipe.decay)
         self.admm = ADMM(
             self.model,
-            PENALTIES[job.penalty],
+            METHODS[job.method],
             rho=recipe.rho,
             layers=self.model.sparsified,
             guard=None if recipe.guard is None else mean_norm_guard(recipe.guard),
         )
+        lasso = self.admm.blocks if job.method == "ssl" else None
+        self.lane = lane_of(self.model, arena, decay=recipe.decay, lasso=lasso)
         self.record: dict[str, Any] = {
             "network": job.network,
-            "penalty": job.penalty,
+            "penalty": job.method,
             "variant": job.variant,
             "seed": job.seed,
-            **_data(arena),
+            "dense_seed": job.dense_seed,
+            **images_of(arena),
             "recipe": recipe.plain(),
             "dense": arena.accuracies(self.model),
             "mus": recipe.mus(self.admm),
@@ -165,8 +122,8 @@ class Walk:
                 )
             return None
         progress, about = read_state(self._state, self.admm)
-        _check_same(about["record"], self.record, self._state)
         self.record = about["record"]
+        self.job.check(self.record, self._state, self.arena)
         return progress
 
     def _advance(self) -> None:
@@ -175,14 +132,21 @@ class Walk:
         for item in self._items:
             if isinstance(item, Stage):
                 self.stage = item
-                if item.iteration is None:
-                    self.lane.begin(support=item.support)
-                else:
-                    self.lane.begin(U=self.admm.U, rho=self.admm.rho)
+                self._begin(item)
                 return
             self._write(item)
         self.stage = None
         self._state.unlink(missing_ok=True)
+
+    def _begin(self, stage: Stage) -> None:
+        if stage.iteration is None:
+            self.lane.begin(support=stage.support)
+        elif self.job.method in PENALTIES:
+            self.lane.begin(U=self.admm.U, rho=self.admm.rho)
+        else:
+            self.lane.begin()
+            if self.job.method == "ssl":
+                self.lane.lasso.fill_(self.job.recipe.lasso[stage.index])
 
     def _write(self, point: PathPoint) -> None:
         counted = macs(self.model, self.arena.judged[0][:1])
@@ -190,7 +154,7 @@ class Walk:
         self.record["points"].append(
             {
                 "index": point.index,
-                "position": point.index / (self.job.recipe.points - 1),
+                "position": point.index / max(1, self.job.recipe.points - 1),
                 "mu": point.mu,
                 "accuracy_W": point.accuracy_W,
                 "accuracy_F": point.accuracy_F,
@@ -220,7 +184,7 @@ class Walk:
         rates = self.job.recipe.rates(self.stage, self.epoch, len(self.lane.rates))
         self.lane.rates.copy_(rates)
         key = (self.job.seed, self.stage.index, self.stage.iteration, self.epoch)
-        self.arena.fill(self.lane, _generator(self.arena, *key))
+        self.arena.fill(self.lane, drawn(self.arena, *key))
 
     def done(self, loss: float) -> None:
         """Count one epoch, and go on to the next stage after the last."""
@@ -240,33 +204,29 @@ def _finished(job: Job, arena: Arena, folder: Path) -> bool:
     if not written.exists():
         return False
     record = read_json(written)
-    wanted = {"recipe": job.recipe.plain(), "seed": job.seed, **_data(arena)}
-    _check_same(record, wanted, written)
-    return len(record["points"]) > job.recipe.last
-
-
-def _data(arena: Arena) -> dict[str, Any]:
-    return {"data": arena.data.name, "training_images": len(arena.padded)}
-
-
-def _check_same(kept: dict[str, Any], wanted: dict[str, Any], path: Path) -> None:
-    """Refuse what other settings made, or another data set."""
-    for what in ("recipe", "seed", "data", "training_images"):
-        if what in wanted and kept[what] != wanted[what]:
-            raise BadInput(
-                f"{str(path)!r} was made with {what} {kept[what]}, not with {wanted[what]}: "
-                f"choose another folder."
-            )
+    job.check(record, written, arena)
+    return len(record["points"]) == job.recipe.length
 
 
 def walk_paths(
-    jobs: Sequence[Job], arena: Arena, *, dense: Path, folder: Path, until: float
+    jobs: Sequence[Job],
+    arena: Arena,
+    *,
+    dense: Path,
+    folder: Path,
+    until: float,
+    abreast: int = 8,
 ) -> bool:
-    """Walk all jobs side by side until done or until this monotonic time; whether all are done."""
-    pending = [job for job in jobs if not _finished(job, arena, folder)]
-    walks = [Walk(job, arena, dense=dense, folder=folder) for job in pending]
-    while walks := [walk for walk in walks if walk.stage is not None]:
-        # A lane that is through leaves, and the others are captured anew without it.
+    """Walk all jobs, so many side by side, until done or until this time; whether all are done."""
+    waiting = [job for job in jobs if not _finished(job, arena, folder)]
+    walks: list[Walk] = []
+    while waiting or walks:
+        while waiting and len(walks) < abreast:
+            walks.append(Walk(waiting.pop(0), arena, dense=dense, folder=folder))
+        walks = [walk for walk in walks if walk.stage is not None]
+        if not walks:
+            continue
+        # Whenever a lane is through, the others are captured anew with the next in its place.
         engine = Engine([walk.lane for walk in walks], Optimizer())
         while all(walk.stage is not None for walk in walks):
             if time.monotonic() > until:
@@ -275,4 +235,5 @@ def walk_paths(
                 walk.fill()
             for walk, loss in zip(walks, engine.epoch(), strict=True):
                 walk.done(float(loss))
+        walks = [walk for walk in walks if walk.stage is not None]
     return True

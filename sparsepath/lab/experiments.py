@@ -1,0 +1,126 @@
+"""The experiments as lists of jobs: the paper's paths, best mode, the comparisons, the t-test."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sparsepath.lab.recipes import PathRecipe
+from sparsepath.lab.walks import Job
+from sparsepath.path import Schedule
+
+NETWORKS = ("nin", "low-rank-nin", "cnn", "low-rank-cnn")
+
+LAST: Mapping[str, int] = {"nin": 12, "low-rank-nin": 12, "cnn": 11, "low-rank-cnn": 11}
+"""The index of the last point that the paper reports, of 20."""
+
+SPAN: Mapping[str, tuple[float, float]] = {
+    "nin": (0.40, 4.2),
+    "low-rank-nin": (0.40, 4.2),
+    "cnn": (0.55, 12.0),
+    "low-rank-cnn": (0.55, 12.0),
+}
+"""Of the l1 paths: a third of NIN's kernels die at 1.5 median norms, half of the CNN's at 3."""
+
+
+def paper(network: str, penalty: str) -> PathRecipe:
+    """Paper mode; what the paper does not give was chosen on validation images (reproduction/).
+
+    l1 walks without weight decay: it shrinks every kernel, and decay would keep the layers between
+    from making up for that.
+    """
+    if penalty == "l0":
+        return PathRecipe(rho=0.1, reach=(0.02, 0.999), last=LAST[network])
+    return PathRecipe(
+        rho=0.001, reach=(0.01, 0.99), span=SPAN[network], decay=0.0, last=LAST[network]
+    )
+
+
+BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.65, 3.6)}
+"""Of the l0 paths in best mode: from about half of the kernels to 95 %."""
+STILL = (1e-9, 2e-9)
+"""Thresholds so low that nothing dies."""
+KEEP = (0.5, 0.3, 0.2, 0.1, 0.05)
+"""The shares of kernels that counting methods keep at their points."""
+LASSO = (1e-5, 2e-5, 4e-5, 8e-5, 16e-5)
+ITERATIONS, EPOCHS = 6, 3
+"""ADMM iterations at every mu of best mode, and the epochs of each."""
+
+
+def best(network: str, *, finetune: int = 40) -> PathRecipe:
+    """Best mode: no guard, Gamma restarted, a higher rate, one cycle of it in each fine-tune."""
+    return PathRecipe(
+        rho=0.1,
+        reach=(0.02, 0.999),
+        span=BEST_SPAN[network],
+        points=7,
+        last=6,
+        schedule=Schedule(delta=EPOCHS, nu=1, xi=ITERATIONS, epsilon=0.0, finetune=finetune),
+        rate=0.01,
+        peak=0.05,
+        guard=None,
+        restart=True,
+    )
+
+
+def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe]]:
+    """Each way to a sparse network: its method and recipe, with equal epochs at every point.
+
+    Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual, or all
+    but the fine-tune before it prunes, as ADMM and SSL do.
+    """
+    l0 = best(network, finetune=finetune)
+    before = ITERATIONS * EPOCHS
+    counting = replace(l0, span=None, rho=1.0, points=len(KEEP), last=len(KEEP) - 1, keep=KEEP)
+    long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
+    late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
+    found = {
+        "l0": ("l0", l0),
+        "l1": ("l1", replace(l0, rho=0.003, decay=0.0)),
+        "gradual": ("magnitude", replace(counting, schedule=long)),
+        "gradual-late": ("magnitude", replace(counting, schedule=late)),
+        "ssl": ("ssl", replace(counting, schedule=late, lasso=LASSO)),
+        "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
+    }
+    for number, share in enumerate(KEEP, 1):
+        # As many epochs as the paths have spent when they come to this share.
+        whole = replace(long, finetune=number * (before + finetune))
+        one = replace(counting, schedule=whole, keep=(share,), points=1, last=0)
+        found[f"one-shot-{share:g}"] = ("magnitude", one)
+    return found
+
+
+def comparisons(network: str, *, seeds: int = 3, finetune: int = 40) -> dict[str, list[Job]]:
+    """The jobs of every arm, all from the same dense networks; one-shot ones are one arm."""
+    found: dict[str, list[Job]] = {}
+    for name, (method, recipe) in arms(network, finetune=finetune).items():
+        label = [] if name == method else [name]
+        jobs = [
+            Job(
+                network,
+                method,
+                recipe,
+                seed=seed,
+                dense_seed=seed,
+                variant="-".join([*label, str(finetune), str(seed)]),
+            )
+            for seed in range(seeds)
+        ]
+        found.setdefault(name.partition("-0.")[0], []).extend(jobs)
+    return found
+
+
+def t_test(network: str = "nin", *, pairs: int = 15, networks: int = 5) -> list[Job]:
+    """ADMM and standard fine-tuning in pairs that share dense network, order of images and rate.
+
+    Fifteen pairs start from one dense network, as the paper's do, and one from each of five more.
+    """
+    schedule = Schedule(delta=2, nu=1, xi=5, epsilon=0.0)
+    admm = PathRecipe(
+        rho=0.1, reach=(0.02, 0.999), span=(0.4, 1.0), points=4, last=3, schedule=schedule
+    )
+    ways = {"l0": admm, "fine-tuning": replace(admm, span=STILL)}
+    starts = [(seed, 0) for seed in range(pairs)] + [(0, dense) for dense in range(1, networks + 1)]
+    return [
+        Job(network, method, recipe, seed=seed, dense_seed=dense, variant=f"{dense}-{seed}")
+        for seed, dense in starts
+        for method, recipe in ways.items()
+    ]

@@ -1,0 +1,113 @@
+"""The experiments from one call, on a network and images so small that a CPU walks them all."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparsepath.lab import experiments, reproduce
+from sparsepath.lab.recipes import DENSE, DenseRecipe
+
+TINY = {"digit-net": DenseRecipe(2, 0.05)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data set in the place of CIFAR-10, and experiments of a few epochs."""
+    random = np.random.default_rng(0)
+
+    def images(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.arange(count) % 4
+        pixels = random.integers(0, 60, (count, 8, 8, 3)) + 60 * labels[:, None, None, None]
+        return pixels.astype(np.uint8), labels
+
+    x_train, y_train = images(128)
+    x_test, y_test = images(40)
+    np.savez(
+        tmp_path / "cifar10.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test
+    )
+    monkeypatch.setattr(reproduce, "DENSE", {**DENSE, **TINY})
+    monkeypatch.setattr(reproduce, "NETWORKS", tuple(TINY))
+    monkeypatch.setattr(reproduce, "COMPARED", tuple(TINY))
+    monkeypatch.setattr(reproduce, "FINETUNES", (2,))
+    monkeypatch.setattr(experiments, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
+    monkeypatch.setattr(experiments, "ITERATIONS", 2)
+    monkeypatch.setattr(experiments, "EPOCHS", 1)
+    monkeypatch.setattr(experiments, "KEEP", (0.5, 0.2))
+    monkeypatch.setattr(reproduce, "comparisons", partial(experiments.comparisons, seeds=2))
+    return tmp_path
+
+
+def run(what: str, folder: Path, *, minutes: float = 60.0) -> bool:
+    return reproduce.reproduce(
+        what,
+        data=folder,
+        folder=folder / "out",
+        networks=tuple(TINY),
+        device="cpu",
+        minutes=minutes,
+    )
+
+
+def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder: Path) -> None:
+    assert not run("comparisons", folder, minutes=0.0)
+    assert run("comparisons", folder)
+    record = json.loads((folder / "out/cifar10/comparisons/digit-net-2.json").read_text())
+    arms = record["arms"]
+    named = {"l0", "l1", "gradual", "gradual-late", "ssl", "fine-tuning", "one-shot"}
+    assert set(arms) == named
+    assert all(set(seeds) == {"0", "1"} for seeds in arms.values())
+    for arm in ("gradual", "gradual-late", "ssl", "one-shot"):
+        zeros = [share for share, _ in arms[arm]["1"]]
+        assert zeros == pytest.approx([0.5, 0.8], abs=1e-3)
+    assert {share for share, _ in arms["fine-tuning"]["0"]} == {0.0}
+    zeros = [share for share, _ in arms["l0"]["0"]]
+    assert zeros == sorted(zeros)
+    assert zeros[-1] > 0.5
+    walked = folder / "out/cifar10/comparisons/walked"
+    epochs = {
+        path.stem: [point["epochs"] for point in json.loads(path.read_text())["points"]]
+        for path in walked.glob("*.json")
+    }
+    for name in ("l0", "l1", "ssl", "fine-tuning", "magnitude-gradual", "magnitude-gradual-late"):
+        assert set(epochs[f"digit-net-{name}-2-0"]) == {4}, name
+    # A one-shot network has had as many epochs as the path when it comes to its share.
+    assert epochs["digit-net-magnitude-one-shot-0.5-2-0"] == [4]
+    assert epochs["digit-net-magnitude-one-shot-0.2-2-0"] == [8]
+
+
+def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: Path) -> None:
+    from sparsepath.lab.walks import Walk
+
+    lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), 0.0)
+    arena = lab.arena("cifar10")
+    (job, *_) = experiments.comparisons("digit-net", finetune=2)["ssl"]
+    lab.walk([job], arena, "ssl")
+    walk = Walk(job, arena, dense=folder / "out/cifar10/dense", folder=folder / "ssl")
+    assert walk.stage is not None
+    assert walk.stage.iteration == 0
+    assert float(walk.lane.lasso) == pytest.approx(experiments.LASSO[0])
+    assert float(walk.lane.pull) == 0.0
+    while walk.stage.iteration is not None:
+        walk.done(0.0)
+    assert float(walk.lane.lasso) == 0.0
+
+
+def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
+    monkeypatch.setattr(reproduce, "t_test", jobs)
+    assert run("t-test", folder)
+    place = folder / "out/cifar10/t-test"
+    one = json.loads((place / "one-dense-network.json").read_text())
+    several = json.loads((place / "several-dense-networks.json").read_text())
+    assert [pair["dense_seed"] for pair in one["pairs"]] == [0, 0]
+    assert [pair["dense_seed"] for pair in several["pairs"]] == [1, 2]
+    assert all(pair["of_blocks"] > 0 for pair in one["pairs"])
+    for kind in ("l0", "fine-tuning"):
+        record = json.loads((place / f"walked/digit-net-{kind}-0-1.json").read_text())
+        assert record["seed"] == 1
+        assert sum(point["epochs"] for point in record["points"]) == 4 * 12

@@ -1,7 +1,8 @@
 """Dense references on the engine, several side by side, and what any work on it starts from."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +19,57 @@ from sparsepath.lab.training import seed_of
 from sparsepath.storage import read_json, write_json, write_tensors
 
 
-def reference_name(network: str, seed: int) -> str:
-    """What the files of a dense reference are called."""
-    return network if seed == 0 else f"{network}-{seed}"
+@dataclass(frozen=True)
+class Reference:
+    """A dense network to start from: how it is trained, and by which seed."""
+
+    network: str
+    recipe: DenseRecipe
+    seed: int = 0
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        seed = str(self.seed) if self.seed else ""
+        return "-".join(part for part in (self.network, self.variant, seed) if part)
 
 
-def train_dense(
-    recipes: dict[str, DenseRecipe], arena: Arena, folder: Path, *, seed: int = 0
-) -> None:
+def train_dense(references: Iterable[Reference], arena: Arena, folder: Path) -> None:
     """Train the dense references that `folder` lacks, all side by side."""
-    names = []
-    for name, recipe in recipes.items():
-        written = folder / f"{reference_name(name, seed)}.json"
+    lacking = []
+    for reference in references:
+        written = folder / f"{reference.name}.json"
         if written.exists():
-            check_same(read_json(written), written, recipe=recipe, seed=seed, arena=arena)
+            kept = read_json(written)
+            check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
         else:
-            names.append(name)
-    if not names:
+            lacking.append(reference)
+    if not lacking:
         return
     began = time.monotonic()
-    lanes = [lane_of(fresh(name, arena, seed=seed), arena) for name in names]
+    lanes = [lane_of(fresh(each.network, arena, seed=each.seed), arena) for each in lacking]
     engine = Engine(lanes, Optimizer())
     losses = []
-    for epoch in range(max(recipes[name].epochs for name in names)):
-        for name, lane in zip(names, lanes, strict=True):
-            lane.rates.copy_(recipes[name].rates(epoch, engine.steps))
-            arena.fill(lane, drawn(arena, name, seed, epoch))
+    for epoch in range(max(reference.recipe.epochs for reference in lacking)):
+        for reference, lane in zip(lacking, lanes, strict=True):
+            lane.rates.copy_(reference.recipe.rates(epoch, engine.steps))
+            arena.fill(lane, drawn(arena, reference.network, reference.seed, epoch))
         losses = engine.epoch()
-    for name, lane, loss in zip(names, lanes, losses, strict=True):
+    for reference, lane, loss in zip(lacking, lanes, losses, strict=True):
         figures: dict[str, Any] = {
-            "network": name,
+            "network": reference.network,
             **images_of(arena),
-            "recipe": recipes[name].plain(),
-            "seed": seed,
+            "recipe": reference.recipe.plain(),
+            "seed": reference.seed,
             "loss": float(loss),
             **arena.accuracies(lane.model),
             "seconds_side_by_side": time.monotonic() - began,
             **circumstances(arena.device),
         }
-        place = reference_name(name, seed)
-        write_tensors(folder / f"{place}.safetensors", lane.model.state_dict(), {})
-        write_json(folder / f"{place}.json", figures)
-        print(f"dense {name}: {arena.accuracies(lane.model)}", flush=True)
+        write_tensors(folder / f"{reference.name}.safetensors", lane.model.state_dict(), {})
+        write_json(folder / f"{reference.name}.json", figures)
+        print(f"dense {reference.name}: {arena.accuracies(lane.model)}", flush=True)
 
 
 def fresh(name: str, arena: Arena, *, seed: int) -> Network:

@@ -1,13 +1,23 @@
 """The experiments as lists of jobs: the paper's paths, best mode, the comparisons, the t-test."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparsepath.lab.recipes import PathRecipe
+from sparsepath.lab.dense import Reference
+from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.walks import Job
 from sparsepath.path import Schedule
 
 NETWORKS = ("nin", "low-rank-nin", "cnn", "low-rank-cnn")
+
+EARLY = Reference("cnn", DenseRecipe(epochs=6, rate=0.05), variant="early")
+"""A CNN stopped near the paper's 80 %, so that gains can be compared."""
+
+
+def reference(network: str, seed: int = 0) -> Reference:
+    """The dense network that paths start from."""
+    return Reference(network, DENSE[network], seed)
+
 
 LAST: Mapping[str, int] = {"nin": 12, "low-rank-nin": 12, "cnn": 11, "low-rank-cnn": 11}
 """The index of the last point that the paper reports, of 20."""
@@ -32,6 +42,14 @@ def paper(network: str, penalty: str) -> PathRecipe:
     return PathRecipe(
         rho=0.001, reach=(0.01, 0.99), span=SPAN[network], decay=0.0, last=LAST[network]
     )
+
+
+def paths(data: str, networks: Sequence[str], penalties: Sequence[str]) -> list[Job]:
+    """The paper's paths on one data set; on CIFAR-10 also the CNN's from an early start."""
+    found = [Job(reference(net), by, paper(net, by)) for net in networks for by in penalties]
+    if data == "cifar10" and "cnn" in networks:
+        found += [Job(EARLY, by, paper("cnn", by), variant="early") for by in penalties]
+    return found
 
 
 BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.65, 3.6)}
@@ -95,11 +113,10 @@ def comparisons(network: str, *, seeds: int = 3, finetune: int = 40) -> dict[str
         label = [] if name == method else [name]
         jobs = [
             Job(
-                network,
+                reference(network, seed),
                 method,
                 recipe,
                 seed=seed,
-                dense_seed=seed,
                 variant="-".join([*label, str(finetune), str(seed)]),
             )
             for seed in range(seeds)
@@ -120,7 +137,7 @@ def t_test(network: str = "nin", *, pairs: int = 15, networks: int = 5) -> list[
     ways = {"l0": admm, "fine-tuning": replace(admm, span=STILL)}
     starts = [(seed, 0) for seed in range(pairs)] + [(0, dense) for dense in range(1, networks + 1)]
     return [
-        Job(network, method, recipe, seed=seed, dense_seed=dense, variant=f"{dense}-{seed}")
+        Job(reference(network, dense), method, recipe, seed=seed, variant=f"{dense}-{seed}")
         for seed, dense in starts
         for method, recipe in ways.items()
     ]

@@ -13,9 +13,8 @@ import torch
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
-from sparsepath.lab.dense import reference_name, train_dense
-from sparsepath.lab.experiments import NETWORKS, comparisons, paper, t_test
-from sparsepath.lab.recipes import DENSE
+from sparsepath.lab.dense import train_dense
+from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
 from sparsepath.lab.walks import Job, walk_paths
 from sparsepath.storage import read_json, write_json
 
@@ -51,10 +50,7 @@ class Lab:
     def walk(self, jobs: Sequence[Job], arena: Arena, part: str) -> bool:
         """The jobs from their dense references, which are trained first where they lack."""
         place = self.folder / arena.data.name
-        for seed in sorted({job.dense_seed for job in jobs}):
-            names = {job.network for job in jobs if job.dense_seed == seed}
-            recipes = {name: DENSE[name] for name in NETWORKS if name in names}
-            train_dense(recipes, arena, place / "dense", seed=seed)
+        train_dense(dict.fromkeys(job.start for job in jobs), arena, place / "dense")
         return walk_paths(jobs, arena, dense=place / "dense", folder=place / part, until=self.until)
 
 
@@ -81,8 +77,7 @@ def reproduce(
     lab = Lab(data, folder, torch.device(device), time.monotonic() + 60 * minutes)
     for name in EXPERIMENTS if what == "all" else [what]:
         if name in FLIPPED:
-            jobs = [Job(net, by, paper(net, by)) for net in networks for by in penalties]
-            done = lab.walk(jobs, lab.arena(name), "paper")
+            done = lab.walk(paths(name, networks, penalties), lab.arena(name), "paper")
         elif name == "t-test":
             done = _t_test(lab)
         else:
@@ -101,13 +96,12 @@ def _compared(lab: Lab, network: str, finetune: int) -> bool:
     done = lab.walk(jobs, arena, part)
     place = lab.folder / arena.data.name
     found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], place / part))}
-    seeds = sorted({job.dense_seed for job in jobs})
-    names = [place / "dense" / f"{reference_name(network, seed)}.json" for seed in seeds]
+    starts = [place / "dense" / f"{name}.json" for name in sorted({job.start.name for job in jobs})]
     record = {
         "data": arena.data.name,
         "network": network,
         "finetune": finetune,
-        "dense": statistics.fmean(read_json(name)["test"] for name in names),
+        "dense": statistics.fmean(read_json(start)["test"] for start in starts),
         "arms": found,
     }
     write_json(place / "comparisons" / f"{network}-{finetune}.json", record)
@@ -121,7 +115,7 @@ def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:
         written = folder / f"{job.name}.json"
         for point in read_json(written)["points"] if written.exists() else ():
             figures = [point["sparsity"]["of_blocks"], point["test"]]
-            found.setdefault(str(job.dense_seed), []).append(figures)
+            found.setdefault(str(job.start.seed), []).append(figures)
     return found
 
 
@@ -136,7 +130,7 @@ def _t_test(lab: Lab) -> bool:
         if written.exists():
             record = read_json(written)
             if len(record["points"]) == job.recipe.length:
-                pairs.setdefault((job.dense_seed, job.seed), {})[job.method] = record
+                pairs.setdefault((job.start.seed, job.seed), {})[job.method] = record
     whole = {key: pair for key, pair in pairs.items() if len(pair) == 2}
     for title, wanted in {
         "one dense network": lambda dense: dense == 0,

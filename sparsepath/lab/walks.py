@@ -11,7 +11,7 @@ from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.dense import check_same, drawn, fresh, images_of, lane_of, reference_name
+from sparsepath.lab.dense import Reference, check_same, drawn, fresh, images_of, lane_of
 from sparsepath.lab.engine import Engine, Optimizer
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.recipes import PathRecipe
@@ -38,18 +38,17 @@ SSL after descending the group lasso; standard fine-tuning goes through l0's sta
 class Job:
     """One path to walk from a dense reference."""
 
-    network: str
+    start: Reference
     method: str
     recipe: PathRecipe
     seed: int = 0
     """of the order of images, and of nothing else"""
-    dense_seed: int = 0
     variant: str = ""
 
     @property
     def name(self) -> str:
         """What its files are called."""
-        return "-".join(part for part in (self.network, self.method, self.variant) if part)
+        return "-".join(part for part in (self.start.network, self.method, self.variant) if part)
 
     def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
         """Refuse a record of another job."""
@@ -62,9 +61,8 @@ class Walk:
     def __init__(self, job: Job, arena: Arena, *, dense: Path, folder: Path) -> None:
         """Start from the dense reference, or from where an earlier call left off."""
         self.job, self.arena, self.folder = job, arena, folder
-        self.model = fresh(job.network, arena, seed=job.seed)
-        reference = reference_name(job.network, job.dense_seed)
-        load_checkpoint(self.model, dense / f"{reference}.safetensors")
+        self.model = fresh(job.start.network, arena, seed=job.seed)
+        load_checkpoint(self.model, dense / f"{job.start.name}.safetensors")
         recipe = job.recipe
         self.admm = ADMM(
             self.model,
@@ -76,11 +74,11 @@ class Walk:
         lasso = self.admm.blocks if job.method == "ssl" else None
         self.lane = lane_of(self.model, arena, decay=recipe.decay, lasso=lasso)
         self.record: dict[str, Any] = {
-            "network": job.network,
+            "network": job.start.network,
             "penalty": job.method,
             "variant": job.variant,
             "seed": job.seed,
-            "dense_seed": job.dense_seed,
+            "dense_seed": job.start.seed,
             **images_of(arena),
             "recipe": recipe.plain(),
             "dense": arena.accuracies(self.model),

@@ -28,8 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(
         tmp_path / "cifar10.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test
     )
-    monkeypatch.setattr(reproduce, "DENSE", {**DENSE, **TINY})
-    monkeypatch.setattr(reproduce, "NETWORKS", tuple(TINY))
+    monkeypatch.setattr(experiments, "DENSE", {**DENSE, **TINY})
     monkeypatch.setattr(reproduce, "COMPARED", tuple(TINY))
     monkeypatch.setattr(reproduce, "FINETUNES", (2,))
     monkeypatch.setattr(experiments, "BEST_SPAN", {"digit-net": (0.5, 2.0)})

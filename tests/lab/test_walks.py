@@ -12,7 +12,7 @@ import torch
 from sparsepath import BadInput, Residuals, Schedule
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
-from sparsepath.lab.dense import train_dense
+from sparsepath.lab.dense import Reference, train_dense
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.state import plain_residuals
@@ -22,7 +22,8 @@ CPU = torch.device("cpu")
 RECIPE = PathRecipe(
     rho=1.0, reach=(0.05, 0.9), points=4, last=2, schedule=Schedule(xi=2, nu=2), rate=0.01
 )
-JOBS = [Job("digit-net", "l0", RECIPE), Job("digit-net", "l1", RECIPE, variant="twin")]
+START = Reference("digit-net", DenseRecipe(20, 0.05))
+JOBS = [Job(START, "l0", RECIPE), Job(START, "l1", RECIPE, variant="twin")]
 
 
 def tiny_data() -> Data:
@@ -41,7 +42,7 @@ def tiny_data() -> Data:
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dense")
-    train_dense({"digit-net": DenseRecipe(20, 0.05)}, Arena(tiny_data(), CPU, flip=False), folder)
+    train_dense([START], Arena(tiny_data(), CPU, flip=False), folder)
     return folder
 
 
@@ -59,7 +60,7 @@ def test_a_dense_reference_learns_and_is_not_trained_twice(dense: Path) -> None:
     record = json.loads((dense / "digit-net.json").read_text())
     assert record["validation"] > 0.8
     before = (dense / "digit-net.safetensors").stat().st_mtime_ns
-    train_dense({"digit-net": DenseRecipe(20, 0.05)}, Arena(tiny_data(), CPU, flip=False), dense)
+    train_dense([START], Arena(tiny_data(), CPU, flip=False), dense)
     assert (dense / "digit-net.safetensors").stat().st_mtime_ns == before
 
 
@@ -115,7 +116,7 @@ def test_a_final_arena_trains_on_validation_images_and_judges_by_the_test_images
 def test_a_recipe_may_give_its_own_mu_rates_and_decay(dense: Path, tmp_path: Path) -> None:
     recipe = replace(RECIPE, span=(0.1, 0.8), peak=0.4, decay=0.0, schedule=Schedule(xi=1, delta=4))
     arena = Arena(tiny_data(), CPU, flip=False)
-    walk = Walk(Job("digit-net", "l0", recipe), arena, dense=dense, folder=tmp_path)
+    walk = Walk(Job(START, "l0", recipe), arena, dense=dense, folder=tmp_path)
     norms = [
         blocks.norms(walk.admm.W[name].detach()).flatten()
         for name, blocks in walk.admm.blocks.items()
@@ -182,7 +183,7 @@ def test_a_record_without_its_state_is_never_overwritten(dense: Path, tmp_path: 
 
 def test_a_dense_reference_of_another_recipe_is_refused(dense: Path) -> None:
     with pytest.raises(BadInput, match="was made with recipe"):
-        train_dense({"digit-net": DenseRecipe(9, 0.05)}, Arena(tiny_data(), CPU), dense)
+        train_dense([replace(START, recipe=DenseRecipe(9, 0.05))], Arena(tiny_data(), CPU), dense)
 
 
 def test_a_relative_residual_without_a_dual_is_null_in_json() -> None:

@@ -92,7 +92,7 @@ class Settings:
     )
     path_rate: float = setting(0.01, above_zero, TRAINING, "learning rate of the performance steps")
     finetune_rate: float = setting(
-        0.05, above_zero, TRAINING, "first learning rate of each fine-tune, which falls to zero"
+        0.03, above_zero, TRAINING, "first learning rate of each fine-tune, which falls to zero"
     )
     momentum: float = setting(0.9, share, TRAINING, "momentum of SGD")
     decay: float = setting(5e-4, zero_or_more, TRAINING, "weight decay of SGD")
@@ -114,8 +114,8 @@ class Settings:
     layers: str | None = setting(
         None, text, PATH, "name patterns as in 'conv*, fc1'; the network's usual ones if not given"
     )
-    rho: float = setting(0.4, above_zero, PATH, "strength of the pull between W and F")
-    points: int = setting(9, count, PATH, "how many mu, evenly spaced in their logarithm")
+    rho: float = setting(0.2, above_zero, PATH, "strength of the pull between W and F")
+    points: int = setting(10, count, PATH, "how many mu, evenly spaced in their logarithm")
     mu_min: float | None = setting(
         None, above_zero, PATH, "first mu; found from the block norms if not given"
     )
@@ -128,8 +128,8 @@ class Settings:
     last_share: float = setting(
         0.995, share, PATH, "share of the blocks that a found mu_max would zero at once"
     )
-    delta: int = setting(1, count, PATH, "epochs that a performance step gains with every mu")
-    nu: int = setting(3, count, PATH, "how many mu gain epochs; from then on they stay")
+    delta: int = setting(2, count, PATH, "epochs that a performance step gains with every mu")
+    nu: int = setting(1, count, PATH, "how many mu gain epochs; from then on they stay")
     xi: int = setting(2, count, PATH, "most ADMM iterations of one mu")
     epsilon: float = setting(
         1e-2, zero_or_more, PATH, "a mu has converged when both residuals are at most this"

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+DEEP = 12.0
+"""So many points below dense the picture ends: what is worth choosing lies above."""
+
+
 def blank(width: float, height: float) -> "Figure":
     """An empty figure of so many inches."""
     try:
@@ -43,7 +47,18 @@ def curve(record: Record, path: Path) -> None:
         accuracies = [100 * point[split] for point in points]
         axes.plot(zeros, accuracies, color=colour, marker="o", markersize=4, label=split)
     axes.plot([], [], color="grey", linestyle=":", label="dense reference")
-    axes.set_xlabel("zero blocks (%)")
+    floor = 100 * min(dense["validation"], dense["test"]) - DEEP
+    below = [
+        (zero, point["test"])
+        for zero, point in zip(zeros, points, strict=True)
+        if 100 * min(point["validation"], point["test"]) < floor
+    ]
+    if below:
+        axes.set_ylim(floor, 100.5)
+        said = ", ".join(f"{100 * test:.1f} at {zero:.1f}" for zero, test in below)
+        axes.set_xlabel(f"zero blocks (%); below the picture: test {said}")
+    else:
+        axes.set_xlabel("zero blocks (%)")
     axes.set_ylabel("accuracy (%)")
     axes.set_title(
         f"{settings['network']} on {settings['data']}, {settings['penalty']} over "

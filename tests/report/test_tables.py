@@ -139,6 +139,22 @@ def test_the_curve_is_a_png(tmp_path):
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_point_far_below_dense_is_named_and_does_not_flatten_the_picture(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(
+        "sparsepath.report.figures.write_png", lambda figure, path: drawn.append(figure)
+    )
+    curve(record(), tmp_path / "curve.png")
+    low = record()
+    low["points"][-1].update(validation=0.1, test=0.1)
+    curve(low, tmp_path / "curve.png")
+    usual, cut = (figure.axes[0] for figure in drawn)
+    assert usual.get_xlabel() == "zero blocks (%)"
+    assert "below the picture: test 10.0 at" in cut.get_xlabel()
+    assert cut.get_ylim()[0] > 80
+
+
 def test_there_is_no_curve_without_points(tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(BadInput, match="'my-run' has no points yet"):

@@ -49,8 +49,8 @@ class MCP(Plateau):
     theta: float = 3.0
 
     def __post_init__(self) -> None:
-        """Refuse a theta that is no length."""
-        checked_number("MCP's theta", self.theta)
+        """Refuse a theta that is no length; 3 and 3.0 are one."""
+        object.__setattr__(self, "theta", checked_number("MCP's theta", self.theta))
 
     @property
     def width(self) -> float:
@@ -82,9 +82,10 @@ class SCAD(Plateau):
     a: float = 3.7
 
     def __post_init__(self) -> None:
-        """Refuse parameters that leave no room to bend."""
-        checked_number("SCAD's theta", self.theta)
-        if checked_number("SCAD's a", self.a) <= 1:
+        """Refuse parameters that leave no room to bend; 3 and 3.0 are one."""
+        object.__setattr__(self, "theta", checked_number("SCAD's theta", self.theta))
+        object.__setattr__(self, "a", checked_number("SCAD's a", self.a))
+        if self.a <= 1:
             raise BadInput(f"SCAD's a must be above 1 (3.7 is usual), not {self.a!r}.")
 
     @property
@@ -118,8 +119,8 @@ class LogSum(Radial):
     theta: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a theta that is no length."""
-        checked_number("LogSum's theta", self.theta)
+        """Refuse a theta that is no length; 3 and 3.0 are one."""
+        object.__setattr__(self, "theta", checked_number("LogSum's theta", self.theta))
 
     def scaled(self, unit: float) -> Self:
         """Theta in the given unit."""

@@ -283,3 +283,8 @@ def test_square_root_of_size_is_the_group_lassos_cost() -> None:
     V = torch.tensor([[3.0, 4.0]]).double()
     F = L1().prox(V, weighted(outputs, sqrt_size)(nn.Linear(2, 1)), 1.0)
     torch.testing.assert_close(F, V * (1 - math.sqrt(2) / 5))
+
+
+def test_a_whole_theta_is_the_same_penalty_as_its_float() -> None:
+    for whole, real in ((MCP(3), MCP(3.0)), (SCAD(3, 4), SCAD(3.0, 4.0)), (LogSum(2), LogSum(2.0))):
+        assert whole.identity == real.identity

@@ -2,9 +2,10 @@
 
     python reproduction/build.py
 
-`<data>/paper/*.json` are the paths in paper mode, `<data>/comparisons/<network>.json` what other
-methods do from the same dense network (`arms`: arm, seed, points of zero share and accuracy;
-`dense`), `<data>/t-test/*.json` the pairs of Appendix A under a `title`.
+`<data>/paper/*.json` are the paths in paper mode. `<data>/comparisons/*.json` say what other
+methods do from the same dense networks: `arms` (arm, seed, points of zero share and accuracy),
+`dense`, `fine_tuning` by seed, and the epochs of a `finetune`. `<data>/t-test/*.json` are the pairs
+of Appendix A under a `title`.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from sparsepath.report.figures import write_png
 from sparsepath.report.layout import Table
 from sparsepath.report.paper import appendix, combined, summary
 from sparsepath.report.reported import DATA, NETWORKS, PENALTIES
+from sparsepath.report.statistics import Sample
 from sparsepath.report.t_test import t_test
 from sparsepath.storage import read_json, write_text
 
@@ -65,12 +67,17 @@ def figures() -> Mapping[str, "Figure"]:
 
 
 def _comparison(record: dict[str, Any]) -> str:
-    return f"{record['data']}-comparisons-{record['network']}"
+    return f"{record['data']}-comparisons-{record['network']}-{record['finetune']}"
 
 
 def _comparison_title(record: dict[str, Any]) -> str:
     network, data = NETWORKS[record["network"]], DATA[record["data"]]
-    return f"{network} on {data}: equal epochs from the same dense networks."
+    tuned = [100 * accuracy for accuracy in record["fine_tuning"].values()]
+    control = f"; standard fine-tuning {Sample.of(tuned).mean:.2f} %" if tuned else ""
+    return (
+        f"{network} on {data}: equal epochs from the same dense networks "
+        f"({100 * record['dense']:.2f} %{control}), {record['finetune']} of them in each fine-tune."
+    )
 
 
 def _place(record: dict[str, Any]) -> tuple[int, int, str]:

@@ -55,7 +55,8 @@ class Schedule:
         return residuals.primal <= self.epsilon and residuals.dual <= self.epsilon
 
 
-def _no_pull() -> float:
+def no_pull() -> float:
+    """What the proximity is where nothing pulls."""
     return 0.0
 
 
@@ -70,7 +71,7 @@ class Stage:
     iteration: int | None
     """the ADMM iteration, from 0; None for the fine-tune"""
     epochs: int
-    proximity: Callable[[], Tensor | float] = field(default=_no_pull, repr=False)
+    proximity: Callable[[], Tensor | float] = field(default=no_pull, repr=False)
     """the pull towards F; zero in the fine-tune"""
     support: Support = field(default_factory=lambda: Support({}), repr=False)
     """the weights that survive; no mask at all in a performance step"""

@@ -42,8 +42,16 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     for name in ("build.py", "paper.json"):
         shutil.copy(FOLDER / name, tmp_path / name)
     arms = {"l0": {"0": [[0.5, 0.9], [0.9, 0.8]]}, "magnitude": {"0": [[0.5, 0.8], [0.9, 0.7]]}}
-    comparison = {"data": "cifar10", "network": "nin", "dense": 0.91, "arms": arms}
-    write_json(tmp_path / "cifar10" / "comparisons" / "nin.json", comparison)
+    for finetune, tuned in ((40, {"0": 0.915}), (5, {})):
+        comparison = {
+            "data": "cifar10",
+            "network": "nin",
+            "dense": 0.91,
+            "fine_tuning": tuned,
+            "finetune": finetune,
+            "arms": arms,
+        }
+        write_json(tmp_path / "cifar10" / "comparisons" / f"nin-{finetune}.json", comparison)
     pairs = [
         {"admm": 0.9 + x, "fine_tuning": 0.89, "dense": 0.88, "dense_seed": 0, "of_blocks": 0.3}
         for x in (0.01, 0.02)
@@ -52,11 +60,13 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "old.md").touch()
     runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == [
-        "cifar10-comparisons-nin.png"
-    ]
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        "cifar10-comparisons-nin-40.png",
+        "cifar10-comparisons-nin-5.png",
+    }
     made = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
     assert "old.md" not in made
-    assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin.md"]
+    assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin-5.md"]
+    assert "standard fine-tuning 91.50 %), 40 of them" in made["cifar10-comparisons-nin-40.md"]
     assert "| figure | paper | one net |" in made["t-test.md"]
     assert "one net" in made["t-test.tex"]

@@ -1,5 +1,6 @@
 """Dense references on the engine, several side by side, and what any work on it starts from."""
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,8 +36,13 @@ class Reference:
         return "-".join(part for part in (self.network, self.variant, seed) if part)
 
 
-def train_dense(references: Iterable[Reference], arena: Arena, folder: Path) -> None:
-    """Train the dense references that `folder` lacks, all side by side."""
+def train_dense(
+    references: Iterable[Reference], arena: Arena, folder: Path, *, until: float = math.inf
+) -> bool:
+    """Train the dense references that `folder` lacks, all side by side; False if time was over.
+
+    Each is written when its own cycle ends; one whose cycle is cut short starts again.
+    """
     lacking = []
     for reference in references:
         written = folder / f"{reference.name}.json"
@@ -46,36 +52,51 @@ def train_dense(references: Iterable[Reference], arena: Arena, folder: Path) -> 
         else:
             lacking.append(reference)
     if not lacking:
-        return
+        return True
     began = time.monotonic()
     lanes = [lane_of(fresh(each.network, arena, seed=each.seed), arena) for each in lacking]
     engine = Engine(lanes, Optimizer())
-    losses = []
     for epoch in range(max(reference.recipe.epochs for reference in lacking)):
+        if time.monotonic() > until:
+            return False
         for reference, lane in zip(lacking, lanes, strict=True):
             lane.rates.copy_(reference.recipe.rates(epoch, engine.steps))
             arena.fill(lane, drawn(arena, reference.network, reference.seed, epoch))
-        losses = engine.epoch()
-    for reference, lane, loss in zip(lacking, lanes, losses, strict=True):
-        figures: dict[str, Any] = {
-            "network": reference.network,
-            **images_of(arena),
-            "recipe": reference.recipe.plain(),
-            "seed": reference.seed,
-            "loss": float(loss),
-            **arena.accuracies(lane.model),
-            "seconds_side_by_side": time.monotonic() - began,
-            **circumstances(arena.device),
-        }
-        write_tensors(folder / f"{reference.name}.safetensors", lane.model.state_dict(), {})
-        write_json(folder / f"{reference.name}.json", figures)
-        print(f"dense {reference.name}: {arena.accuracies(lane.model)}", flush=True)
+        for reference, lane, loss in zip(lacking, lanes, engine.epoch(), strict=True):
+            if not math.isfinite(float(loss)):
+                raise BadInput(
+                    f"The loss of the dense {reference.name} is no longer finite in epoch "
+                    f"{epoch + 1}: lower its rate of {reference.recipe.rate:g}."
+                )
+            if epoch + 1 == reference.recipe.epochs:
+                _write(reference, lane, arena, folder, loss=float(loss), began=began)
+    return True
+
+
+def _write(
+    reference: Reference, lane: Lane, arena: Arena, folder: Path, *, loss: float, began: float
+) -> None:
+    accuracies = arena.accuracies(lane.model)
+    figures: dict[str, Any] = {
+        "network": reference.network,
+        **images_of(arena),
+        "recipe": reference.recipe.plain(),
+        "seed": reference.seed,
+        "loss": loss,
+        **accuracies,
+        "seconds_side_by_side": time.monotonic() - began,
+        **circumstances(arena.device),
+    }
+    write_tensors(folder / f"{reference.name}.safetensors", lane.model.state_dict(), {})
+    write_json(folder / f"{reference.name}.json", figures)
+    print(f"dense {reference.name}: {accuracies}", flush=True)
 
 
 def fresh(name: str, arena: Arena, *, seed: int) -> Network:
     """A network with weights drawn by the seed, ready to train."""
-    torch.manual_seed(seed)
-    model = build(name, classes=arena.data.classes, image_shape=arena.data.image_shape)
+    with torch.random.fork_rng(devices=[]):  # the others' dropout goes on undisturbed
+        torch.manual_seed(seed)
+        model = build(name, classes=arena.data.classes, image_shape=arena.data.image_shape)
     return model.to(arena.device).train()
 
 

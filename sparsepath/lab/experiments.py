@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from sparsepath.errors import BadInput
 from sparsepath.lab.dense import Reference
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.walks import Job
@@ -37,6 +39,11 @@ def paper(network: str, penalty: str) -> PathRecipe:
     l1 walks without weight decay: it shrinks every kernel, and decay would keep the layers between
     from making up for that.
     """
+    if network not in LAST or penalty not in ("l0", "l1"):
+        raise BadInput(
+            f"The paper has no {penalty!r} path of {network!r}: choose l0 or l1, and one of "
+            f"{', '.join(LAST)}."
+        )
     if penalty == "l0":
         return PathRecipe(rho=0.1, reach=(0.02, 0.999), last=LAST[network])
     return PathRecipe(
@@ -45,10 +52,16 @@ def paper(network: str, penalty: str) -> PathRecipe:
 
 
 def paths(data: str, networks: Sequence[str], penalties: Sequence[str]) -> list[Job]:
-    """The paper's paths on one data set; on CIFAR-10 also the CNN's from an early start."""
+    """The paper's paths on one data set; on CIFAR-10 also the CNN's without the guard, which
+    forbids the paper's own counts, and from an early start.
+    """
     found = [Job(reference(net), by, paper(net, by)) for net in networks for by in penalties]
     if data == "cifar10" and "cnn" in networks:
-        found += [Job(EARLY, by, paper("cnn", by), variant="early") for by in penalties]
+        for by in penalties:
+            recipe = paper("cnn", by)
+            free = replace(recipe, guard=None)
+            found.append(Job(reference("cnn"), by, free, variant="unguarded"))
+            found.append(Job(EARLY, by, recipe, variant="early"))
     return found
 
 
@@ -56,9 +69,12 @@ BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.65
 """Of the l0 paths in best mode: from about half of the kernels to 95 %."""
 STILL = (1e-9, 2e-9)
 """Thresholds so low that nothing dies."""
-KEEP = (0.5, 0.3, 0.2, 0.1, 0.05)
-"""The shares of kernels that counting methods keep at their points."""
-LASSO = (1e-5, 2e-5, 4e-5, 8e-5, 16e-5)
+KEEP = (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05)
+"""The shares of kernels that counting methods keep at their points, as many as ADMM has."""
+ONE_SHOT = (0.5, 0.2, 0.1, 0.05)
+"""Those of them that are also reached in one step."""
+LASSO = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""How far SSL shrinks an idle kernel before each of its points, in median norms."""
 ITERATIONS, EPOCHS = 6, 3
 """ADMM iterations at every mu of best mode, and the epochs of each."""
 
@@ -69,8 +85,8 @@ def best(network: str, *, finetune: int = 40) -> PathRecipe:
         rho=0.1,
         reach=(0.02, 0.999),
         span=BEST_SPAN[network],
-        points=7,
-        last=6,
+        points=len(KEEP),
+        last=len(KEEP) - 1,
         schedule=Schedule(delta=EPOCHS, nu=1, xi=ITERATIONS, epsilon=0.0, finetune=finetune),
         rate=0.01,
         peak=0.05,
@@ -80,27 +96,29 @@ def best(network: str, *, finetune: int = 40) -> PathRecipe:
 
 
 def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe]]:
-    """Each way to a sparse network: its method and recipe, with equal epochs at every point.
+    """Each way to a sparse network: its method and recipe; all have as many points and epochs.
 
     Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual, or all
-    but the fine-tune before it prunes, as ADMM and SSL do.
+    but the fine-tune before it prunes, as ADMM and SSL do. What shrinks kernels, l1 and SSL, does
+    so without weight decay; all fine-tunes have it.
     """
     l0 = best(network, finetune=finetune)
     before = ITERATIONS * EPOCHS
-    counting = replace(l0, span=None, rho=1.0, points=len(KEEP), last=len(KEEP) - 1, keep=KEEP)
+    counting = replace(l0, span=None, rho=1.0, keep=KEEP)
+    shrinking: dict[str, Any] = {"decay": 0.0, "finetune_decay": l0.decay}
     long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
     late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
     found = {
         "l0": ("l0", l0),
-        "l1": ("l1", replace(l0, rho=0.003, decay=0.0)),
+        "l1": ("l1", replace(l0, rho=0.003, **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
         "gradual-late": ("magnitude", replace(counting, schedule=late)),
-        "ssl": ("ssl", replace(counting, schedule=late, lasso=LASSO)),
+        "ssl": ("ssl", replace(counting, schedule=late, lasso=LASSO, **shrinking)),
         "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
     }
-    for number, share in enumerate(KEEP, 1):
+    for share in ONE_SHOT:
         # As many epochs as the paths have spent when they come to this share.
-        whole = replace(long, finetune=number * (before + finetune))
+        whole = replace(long, finetune=(KEEP.index(share) + 1) * (before + finetune))
         one = replace(counting, schedule=whole, keep=(share,), points=1, last=0)
         found[f"one-shot-{share:g}"] = ("magnitude", one)
     return found
@@ -118,6 +136,7 @@ def comparisons(network: str, *, seeds: int = 3, finetune: int = 40) -> dict[str
                 recipe,
                 seed=seed,
                 variant="-".join([*label, str(finetune), str(seed)]),
+                keep_all=name == "l0" and seed == 0,
             )
             for seed in range(seeds)
         ]

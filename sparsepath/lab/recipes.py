@@ -58,6 +58,8 @@ class PathRecipe:
     schedule: Schedule = field(default_factory=lambda: Schedule(epsilon=1e-2))
     rate: float = 0.001
     decay: float = 5e-4
+    finetune_decay: float | None = None
+    """None for the same decay in the fine-tune"""
     guard: float | None = 0.5
     restart: bool = False
     peak: float | None = None
@@ -67,7 +69,7 @@ class PathRecipe:
     keep: tuple[float, ...] = ()
     """of a method that counts: the share of the blocks that live at each point"""
     lasso: tuple[float, ...] = ()
-    """of SSL: how strong the group lasso is before each point"""
+    """of SSL: how far the group lasso alone would shrink a block before each point, in medians"""
 
     @property
     def length(self) -> int:
@@ -81,9 +83,8 @@ class PathRecipe:
         if self.span is None:
             found = mu_range(admm, points=self.points, reach=self.reach)
         else:
-            norms = [admm.blocks[name].norms(W.detach()).flatten() for name, W in admm.W.items()]
-            median = float(torch.cat(norms).median())
             assert isinstance(admm.penalty, Radial)
+            median = median_norm(admm)
             first, last = (admm.rho * admm.penalty.step_at(x * median) for x in self.span)
             found = log_spaced(first, last, self.points)
         return found[: self.last + 1]
@@ -93,6 +94,12 @@ class PathRecipe:
         if stage.iteration is None and self.peak is not None:
             return DenseRecipe(stage.epochs, self.peak).rates(epoch, steps)
         return torch.full((steps,), self.rate)
+
+    def decay_in(self, stage: Stage) -> float:
+        """The weight decay of a stage."""
+        if stage.iteration is None and self.finetune_decay is not None:
+            return self.finetune_decay
+        return self.decay
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -104,3 +111,9 @@ class PathRecipe:
         usual = PathRecipe(self.rho, self.reach).plain()
         schedule = {**usual["schedule"], **kept["schedule"]}
         return {**usual, **kept, "schedule": schedule} == self.plain()
+
+
+def median_norm(admm: ADMM) -> float:
+    """The median norm of all blocks as they are now."""
+    norms = [admm.blocks[name].norms(W.detach()).flatten() for name, W in admm.W.items()]
+    return float(torch.cat(norms).median())

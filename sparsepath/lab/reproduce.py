@@ -50,7 +50,9 @@ class Lab:
     def walk(self, jobs: Sequence[Job], arena: Arena, part: str) -> bool:
         """The jobs from their dense references, which are trained first where they lack."""
         place = self.folder / arena.data.name
-        train_dense(dict.fromkeys(job.start for job in jobs), arena, place / "dense")
+        starts = dict.fromkeys(job.start for job in jobs)
+        if not train_dense(starts, arena, place / "dense", until=self.until):
+            return False
         return walk_paths(jobs, arena, dense=place / "dense", folder=place / part, until=self.until)
 
 
@@ -95,13 +97,18 @@ def _compared(lab: Lab, network: str, finetune: int) -> bool:
     jobs = [job for arm in arms.values() for job in arm]
     done = lab.walk(jobs, arena, part)
     place = lab.folder / arena.data.name
+    if not (place / part).exists():
+        return done
     found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], place / part))}
+    # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
+    tuned = {seed: points[-1][1] for seed, points in found.pop("fine-tuning", {}).items()}
     starts = [place / "dense" / f"{name}.json" for name in sorted({job.start.name for job in jobs})]
     record = {
         "data": arena.data.name,
         "network": network,
         "finetune": finetune,
         "dense": statistics.fmean(read_json(start)["test"] for start in starts),
+        "fine_tuning": tuned,
         "arms": found,
     }
     write_json(place / "comparisons" / f"{network}-{finetune}.json", record)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.optim import SGD
 
 from sparsepath.lab.data import Data, Split, augment, normalise
+from sparsepath.path import no_pull
 from sparsepath.support import Support
 
 
@@ -53,10 +54,6 @@ class Momenta:
     by_name: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def _no_pull() -> float:
-    return 0.0
-
-
 def train(
     model: nn.Module,
     data: Data,
@@ -64,7 +61,7 @@ def train(
     *,
     epochs: int,
     key: tuple[object, ...],
-    proximity: Callable[[], Tensor | float] = _no_pull,
+    proximity: Callable[[], Tensor | float] = no_pull,
     support: Support | None = None,
     start: Momenta | None = None,
     on_epoch: Callable[[Momenta], None] = lambda momenta: None,

@@ -1,10 +1,13 @@
 """Paths of any method on one engine, side by side; each resumes at any stage, on any machine."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
@@ -14,8 +17,9 @@ from sparsepath.lab.choices import PENALTIES
 from sparsepath.lab.dense import Reference, check_same, drawn, fresh, images_of, lane_of
 from sparsepath.lab.engine import Engine, Optimizer
 from sparsepath.lab.folders import circumstances
-from sparsepath.lab.recipes import PathRecipe
+from sparsepath.lab.recipes import PathRecipe, median_norm
 from sparsepath.lab.state import plain_residuals, read_state, write_state
+from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
 from sparsepath.path import PathPoint, Progress, Stage, stages
@@ -44,6 +48,8 @@ class Job:
     seed: int = 0
     """of the order of images, and of nothing else"""
     variant: str = ""
+    keep_all: bool = False
+    """whether the weights of every point are kept, and not of the last alone"""
 
     @property
     def name(self) -> str:
@@ -53,6 +59,12 @@ class Job:
     def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
         """Refuse a record of another job."""
         check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena)
+        start = record.get("start", {}).get("name", self.start.name)
+        if start != self.start.name:
+            raise BadInput(
+                f"{str(path)!r} started from {start}, not from {self.start.name}: "
+                f"choose another folder."
+            )
 
 
 class Walk:
@@ -62,7 +74,7 @@ class Walk:
         """Start from the dense reference, or from where an earlier call left off."""
         self.job, self.arena, self.folder = job, arena, folder
         self.model = fresh(job.start.network, arena, seed=job.seed)
-        load_checkpoint(self.model, dense / f"{job.start.name}.safetensors")
+        digest = load_checkpoint(self.model, dense / f"{job.start.name}.safetensors")
         recipe = job.recipe
         self.admm = ADMM(
             self.model,
@@ -79,6 +91,7 @@ class Walk:
             "variant": job.variant,
             "seed": job.seed,
             "dense_seed": job.start.seed,
+            "start": {"name": job.start.name, "digest": digest},
             **images_of(arena),
             "recipe": recipe.plain(),
             "dense": arena.accuracies(self.model),
@@ -87,6 +100,7 @@ class Walk:
             "seconds": 0.0,
             **circumstances(arena.device),
         }
+        self.median = median_norm(self.admm)
         progress = self._resume()
         self._began = time.monotonic() - self.record["seconds"]
         self._items = stages(
@@ -100,6 +114,8 @@ class Walk:
         )
         self.stage: Stage | None = None
         self.epoch = 0
+        if progress is None:
+            self._keep(Progress())
         self._advance()
 
     @property
@@ -120,8 +136,18 @@ class Walk:
                 )
             return None
         progress, about = read_state(self._state, self.admm)
-        self.record = about["record"]
-        self.job.check(self.record, self._state, self.arena)
+        kept: dict[str, Any] = about["record"]
+        self.job.check(kept, self._state, self.arena)
+        if kept.setdefault("start", self.record["start"]) != self.record["start"]:
+            raise BadInput(
+                f"The dense network {self.job.start.name!r} changed since the walk of "
+                f"{str(self._state)!r} began: move that walk away."
+            )
+        here = circumstances(self.arena.device)
+        earlier = {name: kept[name] for name in here if name in kept and kept[name] != here[name]}
+        if earlier:
+            kept.setdefault("earlier", []).append({"points": len(kept["points"]), **earlier})
+        self.record = {**kept, **here}
         return progress
 
     def _advance(self) -> None:
@@ -137,6 +163,8 @@ class Walk:
         self._state.unlink(missing_ok=True)
 
     def _begin(self, stage: Stage) -> None:
+        recipe = self.job.recipe
+        self.lane.decay.fill_(recipe.decay_in(stage))
         if stage.iteration is None:
             self.lane.begin(support=stage.support)
         elif self.job.method in PENALTIES:
@@ -144,7 +172,9 @@ class Walk:
         else:
             self.lane.begin()
             if self.job.method == "ssl":
-                self.lane.lasso.fill_(self.job.recipe.lasso[stage.index])
+                # SGD with momentum moves by rate / (1 - beta) for every step of a constant pull.
+                moved = recipe.rate / (1 - Optimizer().beta) * stage.epochs * len(self.lane.rates)
+                self.lane.lasso.fill_(recipe.lasso[stage.index] * self.median / moved)
 
     def _write(self, point: PathPoint) -> None:
         counted = macs(self.model, self.arena.judged[0][:1])
@@ -167,7 +197,8 @@ class Walk:
         )
         self.record["seconds"] = time.monotonic() - self._began
         write_json(self.folder / f"{self.job.name}.json", self.record)
-        write_tensors(self.folder / f"{self.job.name}.safetensors", point.weights, {})
+        name = f"{self.job.name}-{point.index}" if self.job.keep_all else self.job.name
+        write_tensors(self.folder / f"{name}.safetensors", point.weights, {})
         print(
             f"{self.job.name} {point.index}: mu {point.mu:.3g}, W {point.accuracy_W:.4f}, "
             f"F {point.accuracy_F:.4f}, fine-tuned {point.accuracy:.4f}, zero blocks "
@@ -176,20 +207,25 @@ class Walk:
             flush=True,
         )
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What decides the images of this epoch."""
+        assert self.stage is not None
+        return (self.job.seed, self.stage.index, self.stage.iteration, self.epoch)
+
     def fill(self) -> None:
-        """Fill the lane with a fresh epoch, which the numbers of the stage alone decide."""
+        """Fill the lane with a fresh epoch, whose images the numbers of the stage alone decide."""
         assert self.stage is not None
         rates = self.job.recipe.rates(self.stage, self.epoch, len(self.lane.rates))
         self.lane.rates.copy_(rates)
-        key = (self.job.seed, self.stage.index, self.stage.iteration, self.epoch)
-        self.arena.fill(self.lane, drawn(self.arena, *key))
+        self.arena.fill(self.lane, drawn(self.arena, *self.key))
 
     def done(self, loss: float) -> None:
         """Count one epoch, and go on to the next stage after the last."""
         assert self.stage is not None
-        if loss != loss:
-            raise BadInput(
-                f"{self.job.name}: the loss is NaN at mu = {self.stage.mu:g}; the state before "
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"{self.job.name}: the loss is {loss} at mu = {self.stage.mu:g}; the state before "
                 f"this stage is kept in {str(self._state)!r}."
             )
         self.epoch += 1
@@ -215,7 +251,14 @@ def walk_paths(
     until: float,
     abreast: int = 8,
 ) -> bool:
-    """Walk all jobs, so many side by side, until done or until this time; whether all are done."""
+    """Walk all jobs, so many side by side, until done or until this time; whether all are done.
+
+    A job whose loss is no longer finite is set aside, and named when the others are through. Masks
+    of dropout come from one generator for all lanes: a walk resumed among other lanes, or at
+    another of their stages, draws others, and ends as another seed would; without dropout it ends
+    in the same bits.
+    """
+    lost: list[str] = []
     waiting = [job for job in jobs if not _finished(job, arena, folder)]
     walks: list[Walk] = []
     while waiting or walks:
@@ -231,7 +274,14 @@ def walk_paths(
                 return False
             for walk in walks:
                 walk.fill()
+            torch.manual_seed(seed_of(*(walk.key for walk in walks)))
             for walk, loss in zip(walks, engine.epoch(), strict=True):
-                walk.done(float(loss))
+                try:
+                    walk.done(float(loss))
+                except Diverged as error:
+                    lost.append(str(error))
+                    walk.stage = None
         walks = [walk for walk in walks if walk.stage is not None]
+    if lost:
+        raise Diverged(" ".join(lost))
     return True

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ def accuracies_at(seeds: Mapping[Any, Points], zeros: float) -> list[float] | No
     Between its points a seed is interpolated, and never beyond them.
     """
     curves = [sorted(points) for points in seeds.values()]
+    if any(left[0] == right[0] for curve in curves for left, right in pairwise(curve)):
+        raise BadInput("An arm has two accuracies at one sparsity: which of them counts?")
     if any(zeros < c[0][0] - _NEAR or zeros > c[-1][0] + _NEAR for c in curves):
         return None
     return [float(np.interp(zeros, *np.array(curve).T)) for curve in curves]
@@ -56,8 +59,8 @@ def arms_table(arms: Arms, *, title: str, against: str, levels: Sequence[float] 
     samples = {arm: [_sample(seeds, level) for level in levels] for arm, seeds in arms.items()}
     rows = [[arm, str(len(arms[arm])), *map(_shown, found)] for arm, found in samples.items()]
     rows += [
-        [f"{against} - {arm}", "", *map(_gap, samples[against], found)]
-        for arm, found in samples.items()
+        [f"{against} - {arm}", "", *(_gap(arms[against], arms[arm], level) for level in levels)]
+        for arm in arms
         if arm != against
     ]
     return Table(
@@ -65,7 +68,8 @@ def arms_table(arms: Arms, *, title: str, against: str, levels: Sequence[float] 
         ["arm", "seeds", *(f"{level:.0%} zero" for level in levels)],
         rows,
         "Test accuracy in percent, mean (sd) over seeds, interpolated between the points of a "
-        f"path; below, how many points {against} is above the others, and its standard error. "
+        f"path; below, how many points {against} is above the others, and the standard error of "
+        "the difference, by pairs of the same seed. "
         "Empty where an arm has no points.",
     )
 
@@ -81,11 +85,15 @@ def _shown(sample: Sample | None) -> str:
     return f"{sample.mean:.2f} ({sample.sd:.2f})" if sample.n > 1 else f"{sample.mean:.2f}"
 
 
-def _gap(one: Sample | None, other: Sample | None) -> str:
-    """The difference and its standard error, as of independent runs."""
-    if one is None or other is None:
+def _gap(one: Mapping[Any, Points], other: Mapping[Any, Points], level: float) -> str:
+    """The mean difference over seeds that both have, and its standard error."""
+    shared = [seed for seed in one if seed in other]
+    found = [
+        accuracies_at({seed: arm[seed] for seed in shared}, level) if shared else None
+        for arm in (one, other)
+    ]
+    if found[0] is None or found[1] is None:
         return ""
-    gap = f"{one.mean - other.mean:+.2f}"
-    if min(one.n, other.n) < 2:
-        return gap
-    return f"{gap} ± {math.sqrt(one.sd**2 / one.n + other.sd**2 / other.n):.2f}"
+    gaps = Sample.of([100 * (a - b) for a, b in zip(found[0], found[1], strict=True)])
+    gap = f"{gaps.mean:+.2f}"
+    return gap if gaps.n < 2 else f"{gap} ± {gaps.sd / math.sqrt(gaps.n):.2f}"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from sparsepath import BadInput, Residuals, Schedule
+from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import Reference, train_dense
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.state import plain_residuals
+from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Job, Walk, walk_paths
 
 CPU = torch.device("cpu")
@@ -96,9 +99,64 @@ def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None
 
 
 def test_a_nan_loss_stops_with_its_mu_and_keeps_the_state(dense: Path, tmp_path: Path) -> None:
-    walk = Walk(JOBS[0], Arena(tiny_data(), CPU, flip=False), dense=dense, folder=tmp_path)
-    with pytest.raises(BadInput, match="loss is NaN at mu"):
-        walk.done(math.nan)
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    for loss in (math.nan, math.inf):
+        with pytest.raises(Diverged, match=rf"loss is {loss} at mu = .*is kept in .*state"):
+            walk.done(loss)
+    again = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    assert again.stage is not None
+    assert (again.stage.index, again.stage.iteration) == (0, 0)
+
+
+def test_a_walk_that_diverges_is_set_aside_and_the_others_go_on(
+    dense: Path, tmp_path: Path
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    wild = Job(START, "l0", replace(RECIPE, rate=1e30), variant="wild")
+    with pytest.raises(Diverged, match="digit-net-l0-wild: the loss is"):
+        walk_paths([wild, JOBS[0]], arena, dense=dense, folder=tmp_path, until=math.inf)
+    kept = json.loads((tmp_path / f"{JOBS[0].name}.json").read_text())
+    assert len(kept["points"]) == 3
+
+
+def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
+    wild = replace(START, recipe=DenseRecipe(3, 1e30))
+    with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch"):
+        train_dense([wild], Arena(tiny_data(), CPU, flip=False), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_dense_references_stop_when_time_is_over(tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    assert not train_dense([START], arena, tmp_path, until=time.monotonic() - 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_walk_from_a_dense_network_that_changed_is_refused(dense: Path, tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    Walk(JOBS[0], arena, dense=dense, folder=tmp_path / "walk")
+    other = tmp_path / "dense"
+    train_dense([replace(START, seed=1)], arena, other)
+    (other / "digit-net-1.safetensors").rename(other / "digit-net.safetensors")
+    with pytest.raises(BadInput, match="dense network 'digit-net' changed since"):
+        Walk(JOBS[0], arena, dense=other, folder=tmp_path / "walk")
+    shutil.copy(other / "digit-net.safetensors", other / "digit-net-1.safetensors")
+    moved = replace(JOBS[0], start=replace(START, seed=1))
+    with pytest.raises(BadInput, match="started from digit-net, not from digit-net-1"):
+        Walk(moved, arena, dense=other, folder=tmp_path / "walk")
+
+
+def test_a_walk_resumed_elsewhere_says_where_it_began(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    here = walks.circumstances(CPU)
+    monkeypatch.setattr(walks, "circumstances", lambda device: {**here, "machine": "another"})
+    again = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    assert again.record["machine"] == "another"
+    assert again.record["earlier"] == [{"points": 0, "machine": here["machine"]}]
 
 
 def test_a_final_arena_trains_on_validation_images_and_judges_by_the_test_images() -> None:

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
+from sparsepath import ADMM, L0
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.engine import Engine, Lane, Optimizer
 from sparsepath.lab.folders import circumstances
-from sparsepath.lab.models import NETWORKS
+from sparsepath.lab.models import NETWORKS, Network
 from sparsepath.storage import write_json
 
 STEPS = 351
@@ -48,6 +49,18 @@ def lanes(name: str, count: int, arena: Arena, *, admm: bool) -> list[Lane]:
         arena.fill(built[-1], torch.Generator(arena.device).manual_seed(seed))
         built[-1].rates.fill_(1e-3)
     return built
+
+
+def between_epochs(name: str, arena: Arena, repeats: int) -> dict[str, dict[str, float]]:
+    """Besides its steps: an epoch's images, and ADMM's sparsity and dual step."""
+    (lane,) = lanes(name, 1, arena, admm=True)
+    assert isinstance(lane.model, Network)
+    admm = ADMM(lane.model, L0(), rho=0.1, mu=1e-4, layers=lane.model.sparsified)
+    generator = torch.Generator(arena.device).manual_seed(0)
+    return {
+        "images of an epoch": timed(lambda: arena.fill(lane, generator), repeats),
+        "sparsity and dual step": timed(admm.step, repeats),
+    }
 
 
 def plain_epoch(name: str, arena: Arena) -> Callable[[], None]:
@@ -102,7 +115,8 @@ def main() -> None:
             "engine, one": one,
             "engine, four, per network": {key: value / 4 for key, value in four.items()},
             "speed-up of four over plain": 4 * plain["median"] / four["median"],
-            "ADMM's share of a step": four["median"] / bare["median"] - 1,
+            "pull and mask, share of a step": four["median"] / bare["median"] - 1,
+            **between_epochs(name, arena, given.repeats),
             "seconds to measure": time.perf_counter() - began,
         }
         results[name] = row

@@ -1,0 +1,1 @@
+"""Running a sparse network fast on the CPU."""

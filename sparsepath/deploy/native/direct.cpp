@@ -1,0 +1,140 @@
+// Convolution of any kernel, stride, dilation, padding and grouping by its definition: a sparse product
+// with a panel that holds, for P output pixels, every input pixel that a kept weight reads.
+//
+// A column of the matrix is a (channel, tap) pair; 1x1 convolution is the case of one tap. Columns come
+// in sets whose panel fits into the first cache; their products add up.
+#include "families.h"
+#include "multiply.h"
+
+namespace sparsepath {
+namespace {
+
+template <int P> class Direct {
+  public:
+    Direct(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
+           const Finish &finish)
+        : bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish),
+          taps_(taps(weights.spec)), positions_(positions(target.layout)),
+          total_(vectors(target.layout, bench.batch) * positions_) {
+        const sp_conv_spec &s = weights.spec;
+        Reaches reaches(source.layout);
+        for (int y = 0; y < target.layout.tile_height; y++)
+            for (int x = 0; x < target.layout.tile_width; x++)
+                for (int tap = 0; tap < taps_; tap++)
+                    reach_.push_back(reaches.find(
+                        y * s.stride[0] - s.padding[0] + tap / s.kernel[1] * s.dilation[0],
+                        x * s.stride[1] - s.padding[1] + tap % s.kernel[1] * s.dilation[1]));
+        halos_ = reaches.halos();
+    }
+
+    void run() {
+        const int panels = divide_up(total_, P), threads = bench_.team.threads();
+        const int filters = weights_.spec.out_channels;
+        if (panels >= 2 * threads || threads == 1) {
+            const size_t each = scratch_floats(weights_, P);
+            bench_.team.each(panels, [&](int panel, int thread) {
+                float *scratch = bench_.workspace + thread * each;
+                for (const Steps &set : weights_.sets) {
+                    fill(panel, set, scratch, 0, int(set.columns.size()));
+                    multiply_blocks(set, scratch, 0, int(set.blocks.size()));
+                }
+                empty(panel, scratch, 0, filters);
+            });
+            return;
+        }
+        for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
+            float *scratch = bench_.workspace;
+            for (const Steps &set : weights_.sets) {
+                bench_.team.each(threads, [&](int part, int) {
+                    const Range range(int(set.columns.size()), part, threads);
+                    fill(panel, set, scratch, range.first, range.last);
+                });
+                bench_.team.each(threads, [&](int part, int) {
+                    const Range range(int(set.blocks.size()), part, threads);
+                    multiply_blocks(set, scratch, range.first, range.last);
+                });
+            }
+            empty(panel, scratch, 0, filters);
+        }
+    }
+
+  private:
+    Bench bench_;
+    const sp_weights &weights_;
+    View source_, target_;
+    Finish finish_;
+    int taps_, positions_, total_;
+    std::vector<Reach> reach_;
+    std::vector<Halo> halos_;
+
+    float *products(float *scratch) const {
+        return scratch + scratch_floats(weights_, P) - product_floats(weights_, P);
+    }
+
+    // The panel's output pixels lie side by side in one vector, and so do the inputs of this tap.
+    bool side_by_side(const Reach *first, int here) const {
+        for (int p = 0; p < here; p++) {
+            const Reach &reach = first[p * taps_];
+            if (reach.halo != Reach::PLAIN || reach.offset != first->offset + p * LANES) return false;
+        }
+        return here == P;
+    }
+
+    void fill(int panel, const Steps &set, float *scratch, int first, int last) const {
+        const int item = panel * P, here = std::min(P, total_ - item);
+        const bool one_vector = item / positions_ == (item + here - 1) / positions_;
+        bool run[MOST_TAPS] = {};
+        for (int tap = 0; tap < std::min(taps_, MOST_TAPS); tap++)
+            run[tap] = one_vector && side_by_side(&reach_[size_t(item % positions_) * taps_ + tap], here);
+        if (last == int(set.columns.size()))  // behind the last column: zeros
+            std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
+        for (int k = first; k < last; k++) {
+            const int channel = set.columns[k] / taps_, tap = set.columns[k] % taps_;
+            float *out = scratch + size_t(k) * P * LANES;
+            if (tap < MOST_TAPS && run[tap]) {
+                const float *in = source_.at(item / positions_, channel) +
+                                  reach_[size_t(item % positions_) * taps_ + tap].offset;
+                SP_UNROLL for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
+                continue;
+            }
+            for (int p = 0; p < here; p++) {
+                const int v = (item + p) / positions_, position = (item + p) % positions_;
+                const float *plane = source_.at(v, channel);
+                for (int part = 0; part < PARTS; part++)
+                    store(out + p * LANES + part * WIDTH,
+                          load(plane, reach_[size_t(position) * taps_ + tap], halos_.data(), part));
+            }
+        }
+    }
+
+    void multiply_blocks(const Steps &set, float *scratch, int first, int last) const {
+        if (first < last)
+            multiply<P>({&set, 0, first, last, scratch, products(scratch), &set != &weights_.sets[0],
+                         nullptr, 0});
+    }
+
+    void empty(int panel, float *scratch, int first, int last) const {
+        const int item = panel * P, here = std::min(P, total_ - item);
+        const vec lower = all(finish_.lower), upper = all(finish_.upper);
+        for (int k = first; k < last; k++)
+            for (int p = 0; p < here; p++) {
+                const float *in = products(scratch) + (size_t(k) * P + p) * LANES;
+                float *out = target_.at((item + p) / positions_, k) +
+                             size_t((item + p) % positions_) * LANES;
+                SP_UNROLL for (int part = 0; part < PARTS; part++)
+                    store(out + part * WIDTH,
+                          clamp(load(in + part * WIDTH) + weights_.bias[k], lower, upper));
+            }
+    }
+
+    static constexpr int MOST_TAPS = 64;  // beyond, pixels are fetched one by one
+};
+
+}  // namespace
+
+void direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
+            const View &target, const Finish &finish) {
+    for_panel(panel, [&](auto P) { Direct<P.value>(bench, weights, source, target, finish).run(); });
+}
+
+}  // namespace sparsepath

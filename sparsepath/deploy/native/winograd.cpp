@@ -1,0 +1,216 @@
+// 3x3 convolution of stride 1 by Winograd: F(4x4) makes 4x4 pixels from 36 products, F(2x2) makes 2x2
+// from 16, where the definition takes 144 and 36 per pair of channels.
+//
+// A kernel that is zero stays zero in the Winograd domain, so all 36 (16) products share one pattern
+// of zeros: the transform's saving and the sparsity's multiply. Each panel of P tile vectors is
+// transformed into `panel[t][channel][P]`, multiplied slice by slice (one slice of the panel stays in
+// the first cache while all filters read it), and transformed back on the way out.
+#include "families.h"
+#include "multiply.h"
+
+namespace sparsepath {
+namespace {
+
+// One dimension of the input transform, B^T d, on elements `stride` apart.
+template <int F> SP_INLINE void transform_in(const vec *d, vec *out, int stride);
+template <> SP_INLINE void transform_in<4>(const vec *d, vec *out, int stride) {
+    const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride], d4 = d[4 * stride],
+              d5 = d[5 * stride];
+    const vec even = d4 - 4 * d2, odd = d3 - 4 * d1, even2 = d4 - d2, odd2 = 2 * (d3 - d1);
+    out[0] = 4 * d0 + (d4 - 5 * d2);
+    out[stride] = even + odd;
+    out[2 * stride] = even - odd;
+    out[3 * stride] = even2 + odd2;
+    out[4 * stride] = even2 - odd2;
+    out[5 * stride] = 4 * d1 + (d5 - 5 * d3);
+}
+template <> SP_INLINE void transform_in<2>(const vec *d, vec *out, int stride) {
+    const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride];
+    out[0] = d0 - d2;
+    out[stride] = d1 + d2;
+    out[2 * stride] = d2 - d1;
+    out[3 * stride] = d1 - d3;
+}
+
+// One dimension of the output transform, A^T m.
+template <int F> SP_INLINE void transform_out(const vec *m, int stride, vec *out, int out_stride);
+template <> SP_INLINE void transform_out<4>(const vec *m, int stride, vec *out, int out_stride) {
+    const vec m0 = m[0], m1 = m[stride], m2 = m[2 * stride], m3 = m[3 * stride], m4 = m[4 * stride],
+              m5 = m[5 * stride];
+    const vec p = m1 + m2, q = m1 - m2, r = m3 + m4, s = m3 - m4;
+    out[0] = m0 + p + r;
+    out[out_stride] = q + 2 * s;
+    out[2 * out_stride] = p + 4 * r;
+    out[3 * out_stride] = q + 8 * s + m5;
+}
+template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, int out_stride) {
+    const vec sum = m[stride] + m[2 * stride], difference = m[stride] - m[2 * stride];
+    out[0] = m[0] + sum;
+    out[out_stride] = difference - m[3 * stride];
+}
+
+template <int F, int P> class Winograd {
+    static constexpr int N = F + 2, SLICES = N * N;
+
+  public:
+    Winograd(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
+             const Finish &finish)
+        : bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source), target_(target),
+          finish_(finish), height_(target.layout.tile_height * finish.pool),
+          width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, F)),
+          across_(divide_up(width_, F)), total_(vectors(target.layout, bench.batch) * down_ * across_),
+          panel_stride_(panel_floats(steps_, P)), product_stride_(product_floats(weights, P)) {
+        Reaches reaches(source.layout);
+        for (int i = 0; i < down_; i++)
+            for (int j = 0; j < across_; j++)
+                for (int k = 0; k < SLICES; k++)
+                    reach_.push_back(reaches.find(F * i - weights.spec.padding[0] + k / N,
+                                                  F * j - weights.spec.padding[1] + k % N));
+        halos_ = reaches.halos();
+    }
+
+    void run() {
+        const int panels = divide_up(total_, P), threads = bench_.team.threads();
+        const int channels = static_cast<int>(steps_.columns.size());
+        const int filters = weights_.spec.out_channels;
+        if (panels >= 2 * threads || threads == 1) {
+            const size_t each = scratch_floats(weights_, P);
+            bench_.team.each(panels, [&](int panel, int thread) {
+                float *scratch = bench_.workspace + thread * each;
+                fill(panel, scratch, 0, channels);
+                multiply_slices(scratch, 0, SLICES);
+                empty(panel, scratch, 0, filters);
+            });
+            return;
+        }
+        for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
+            float *scratch = bench_.workspace;
+            bench_.team.each(threads, [&](int part, int) {
+                const Range range(channels, part, threads);
+                fill(panel, scratch, range.first, range.last);
+            });
+            const int parts = std::min(SLICES, 2 * threads);
+            bench_.team.each(parts, [&](int part, int) {
+                const Range range(SLICES, part, parts);
+                multiply_slices(scratch, range.first, range.last);
+            });
+            bench_.team.each(threads, [&](int part, int) {
+                const Range range(filters, part, threads);
+                empty(panel, scratch, range.first, range.last);
+            });
+        }
+    }
+
+  private:
+    Bench bench_;
+    const sp_weights &weights_;
+    const Steps &steps_;
+    View source_, target_;
+    Finish finish_;
+    int height_, width_;        // of a tile before pooling
+    int down_, across_, total_;  // Winograd tiles in a tile, and in all vectors
+    size_t panel_stride_, product_stride_;
+    std::vector<Reach> reach_;
+    std::vector<Halo> halos_;
+
+    // Transform channels first .. last - 1 of the panel's tiles.
+    void fill(int panel, float *scratch, int first, int last) const {
+        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        if (last == static_cast<int>(steps_.columns.size()))  // behind the last channel: zeros
+            for (int t = 0; t < SLICES; t++)
+                std::memset(scratch + t * panel_stride_ + size_t(last) * P * LANES, 0,
+                            sizeof(float) * P * LANES);
+        for (int k = first; k < last; k++)
+            for (int p = 0; p < here; p++) {
+                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
+                const float *plane = source_.at(v, steps_.columns[k]);
+                for (int part = 0; part < PARTS; part++)
+                    transform_tile(plane, &reach_[tile * SLICES], part,
+                                   scratch + (size_t(k) * P + p) * LANES + part * WIDTH);
+            }
+    }
+
+    void transform_tile(const float *plane, const Reach *reach, int part, float *out) const {
+        vec d[N * N], e[N * N];
+        SP_UNROLL for (int c = 0; c < N; c++) {
+            SP_UNROLL for (int r = 0; r < N; r++)
+                d[r * N + c] = load(plane, reach[r * N + c], halos_.data(), part);
+            transform_in<F>(d + c, e + c, N);
+        }
+        SP_UNROLL for (int r = 0; r < N; r++) {
+            transform_in<F>(e + r * N, d + r * N, 1);
+            SP_UNROLL for (int c = 0; c < N; c++) store(out + (r * N + c) * panel_stride_, d[r * N + c]);
+        }
+    }
+
+    void multiply_slices(float *scratch, int first, int last) const {
+        float *products = scratch + SLICES * panel_stride_;
+        for (int t = first; t < last; t++) {
+            const float *panel = scratch + t * panel_stride_;
+            const float *next = t + 1 < last ? panel + panel_stride_ : nullptr;
+            multiply<P>({&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel,
+                         products + t * product_stride_, false, next, panel_stride_ / LANES});
+        }
+    }
+
+    // Transform filters first .. last - 1 back, add the bias, clamp, pool, store.
+    void empty(int panel, const float *scratch, int first, int last) const {
+        const float *products = scratch + SLICES * panel_stride_;
+        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        for (int k = first; k < last; k++)
+            for (int p = 0; p < here; p++) {
+                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
+                for (int part = 0; part < PARTS; part++)
+                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH,
+                                     weights_.bias[k], F * (tile / across_), F * (tile % across_),
+                                     target_.at(v, k) + part * WIDTH);
+            }
+    }
+
+    void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
+        vec m[N * N], e[F * N], out[F * F];
+        SP_UNROLL for (int c = 0; c < N; c++) {
+            SP_UNROLL for (int r = 0; r < N; r++)
+                m[r * N + c] = load(product + (r * N + c) * product_stride_);
+            transform_out<F>(m + c, N, e + c, N);
+        }
+        SP_UNROLL for (int r = 0; r < F; r++) transform_out<F>(e + r * N, 1, out + r * F, 1);
+        if (finish_.pool == 2) {
+            SP_UNROLL for (int r = 0; r < F / 2; r++)
+                SP_UNROLL for (int c = 0; c < F / 2; c++) {
+                    const vec *o = out + 2 * r * F + 2 * c;
+                    out[r * (F / 2) + c] = maximum(maximum(o[0], o[1]), maximum(o[F], o[F + 1]));
+                }
+            store_pixels<F / 2>(out, bias, y / 2, x / 2, plane);
+        } else {
+            store_pixels<F>(out, bias, y, x, plane);
+        }
+    }
+
+    // S x S pixels, as far as they lie in the tile.
+    template <int S>
+    SP_INLINE void store_pixels(const vec *out, float bias, int y, int x, float *plane) const {
+        const int width = target_.layout.tile_width, height = target_.layout.tile_height;
+        const vec lower = all(finish_.lower), upper = all(finish_.upper);
+        float *at = plane + (size_t(y) * width + x) * LANES;
+        const bool inside = y + S <= height && x + S <= width;
+        SP_UNROLL for (int r = 0; r < S; r++)
+            SP_UNROLL for (int c = 0; c < S; c++)
+                if (inside || (y + r < height && x + c < width))
+                    store(at + (r * width + c) * LANES, clamp(out[r * S + c] + bias, lower, upper));
+    }
+};
+
+}  // namespace
+
+void winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
+              const View &target, const Finish &finish) {
+    for_panel(panel, [&](auto P) {
+        if (weights.spec.method == SP_WINOGRAD4)
+            Winograd<4, P.value>(bench, weights, source, target, finish).run();
+        else
+            Winograd<2, P.value>(bench, weights, source, target, finish).run();
+    });
+}
+
+}  // namespace sparsepath

@@ -1,0 +1,124 @@
+"""Times measured once on a machine and kept in a file; a file that does not fit is made anew."""
+
+import hashlib
+import logging
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from sparsepath import __version__
+from sparsepath.errors import BadInput
+from sparsepath.storage import read_json, write_json
+
+FORMAT = "sparsepath tuning 1"
+FOLDER_VARIABLE = "SPARSEPATH_CACHE"
+# A candidate is run until it has taken so many seconds or rounds; the best round counts, because
+# whatever else the machine does can only make a round longer.
+SECONDS, LEAST, MOST = 0.04, 3, 30
+
+log = logging.getLogger("sparsepath")
+Work = Callable[[], object]
+
+
+def machine() -> str:
+    """The processor, as far as times depend on it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    name = names[0] if names else platform.processor()
+    return f"{platform.machine()} {name}, {os.cpu_count()} cores"
+
+
+def default_folder() -> Path:
+    """Where times are kept unless the user says otherwise."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsepath"
+
+
+class Times:
+    """Measured seconds by question and candidate."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read what this machine and these versions have measured before, if anything."""
+        self._stamp = {
+            "format": FORMAT,
+            "sparsepath": __version__,
+            "torch": torch.__version__,
+            "machine": machine(),
+        }
+        digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
+        self.path = (folder or default_folder()) / f"tuning-{digest}.json"
+        self._times = self._read()
+        self._new = False
+
+    def _read(self) -> dict[str, dict[str, float]]:
+        if not self.path.exists():
+            return {}
+        try:
+            content = read_json(self.path)
+            stamp = {key: content.get(key) for key in self._stamp}
+            if stamp != self._stamp:
+                raise BadInput(f"it is of {stamp}")
+            return _checked(content.get("times"))
+        except (BadInput, OSError) as error:
+            log.warning("The tuning file %s is ignored and made anew: %s", self.path, error)
+            return {}
+
+    def of(self, question: str, candidates: Mapping[str, Work]) -> Mapping[str, float]:
+        """The seconds of each candidate, measured by turns unless they are known."""
+        known = self._times.get(question, {})
+        if not set(candidates) <= set(known):
+            self._times[question] = known = measured(candidates)
+            self._new = True
+        return {name: known[name] for name in candidates}
+
+    def keep(self) -> None:
+        """Write what is new; a place that cannot be written costs only the next measurement."""
+        if not self._new:
+            return
+        try:
+            # Another process may have measured too, since this one began.
+            merged = {**self._read(), **self._times}
+            write_json(self.path, {**self._stamp, "times": merged})
+        except (BadInput, OSError) as error:
+            log.warning("The tuning file is not kept: %s", error)
+        self._new = False
+
+
+def _checked(times: object) -> dict[str, dict[str, float]]:
+    """The times of a file, or BadInput."""
+    if not isinstance(times, dict):
+        raise BadInput("it holds no times")
+    for question, answers in times.items():
+        fine = isinstance(answers, dict) and all(
+            isinstance(x, float) and math.isfinite(x) and x > 0 for x in answers.values()
+        )
+        if not fine:
+            raise BadInput(f"its times for {question!r} are no times")
+    return times
+
+
+def measured(candidates: Mapping[str, Work]) -> dict[str, float]:
+    """The best of several rounds for each candidate, all taking turns."""
+    best = dict.fromkeys(candidates, math.inf)
+    for work in candidates.values():
+        work()
+    spent, rounds = 0.0, 0
+    while rounds < LEAST or (rounds < MOST and spent < SECONDS * len(candidates)):
+        for name, work in candidates.items():
+            began = time.perf_counter()
+            work()
+            seconds = time.perf_counter() - began
+            best[name] = min(best[name], max(seconds, 1e-9))
+            spent += seconds
+        rounds += 1
+    return best

@@ -1,6 +1,6 @@
 """A whole graph in a dense runtime, as the alternative that a plan must beat."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sparsepath.deploy import reference
-from sparsepath.deploy.graph import Graph, Node
+from sparsepath.deploy.graph import Graph, Node, Value, mapped
 
 Run = Callable[..., Any]
 
@@ -27,6 +27,36 @@ def in_torch(graph: Graph) -> Run:
     def run(*inputs: Any) -> Any:
         given = (_turned(x) if isinstance(x, Tensor) and x.dim() == 4 else x for x in inputs)
         return reference.run(own, *given)
+
+    return run
+
+
+def in_onnxruntime(graph: Graph, example: Sequence[Tensor], threads: int) -> Run | None:
+    """The graph in onnxruntime, or None where it is not installed or cannot run it all."""
+    if any(x.dtype != torch.float32 for x in example):
+        return None
+    try:
+        import onnxruntime
+
+        from sparsepath.deploy.onnx_graph import Inexpressible, onnx_model
+    except ImportError:
+        return None
+    try:
+        model = onnx_model(graph, [x.dim() for x in example])
+    except Inexpressible:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def run(*inputs: Tensor) -> Any:
+        arrays = {name: x.numpy() for name, x in zip(graph.inputs, inputs, strict=True)}
+        given = dict(zip(graph.outputs, session.run(list(graph.outputs), arrays), strict=True))
+        return mapped(
+            graph.output,
+            lambda leaf: torch.from_numpy(given[leaf.name]) if isinstance(leaf, Value) else leaf,
+        )
 
     return run
 

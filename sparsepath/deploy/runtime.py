@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sparsepath.deploy import kernels, reference
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.choices import Weights
-from sparsepath.deploy.dense import in_torch
+from sparsepath.deploy.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import Graph, Node, mapped
 from sparsepath.deploy.inputs import checked_example, checked_inputs, checked_model
@@ -77,10 +77,13 @@ class Runtime:
         self._captured, self._graph = captured, folded(captured)
         self._types = tuple(x.dtype for x in example)
         self._strict = strict
+        threads = min(threads, cores())  # more only get in each other's way
         self._dense = {"torch": in_torch(self._graph)}
+        other = in_onnxruntime(self._graph, example, threads) if times is not None else None
+        if other is not None:
+            self._dense["onnxruntime"] = other
         self._weights = Weights()
-        # More threads than cores only get in each other's way.
-        self._planner = Planner(self._graph, self._weights, min(threads, cores()), self._dense)
+        self._planner = Planner(self._graph, self._weights, threads, self._dense)
         self._schedules: OrderedDict[object, Schedule] = OrderedDict()
         self._lock = threading.Lock()
         self._notes = _notes(captured)

@@ -145,9 +145,12 @@ class Runtime:
         return self._many if batch > 3 and filled else self._one
 
     def _planned(self, example: Sequence[Tensor], times: Times | None) -> tuple[Plan, Plan]:
-        why = kernels.why_missing()
+        missing = kernels.why_missing()
+        why = None if missing is None else f"there are no native kernels here ({missing})"
+        if not _finite([dict(node.arrays) for node in self._graph]):
+            why = "a weight is not finite"
         if why is not None:
-            self._note(f"Everything runs in torch: there are no native kernels here ({why}).")
+            self._note(f"Everything runs in torch: {why}.")
             return self._planner.whole("torch", why), self._planner.whole("torch", why)
         if times is None:
             one, many = (self._planner.fixed(self._shapes, lanes[0]) for lanes in (ONE, MANY))

@@ -50,7 +50,9 @@ def _conv(
         for n in (padding[axis], padding[axis] + before[2 * (len(kernel) - 1 - axis) + 1])
     )
     after = Draft("conv", (), {**attributes, "padding": (0,) * len(kernel)}, arrays)
-    return Draft("pad", (as_value(input),), {"pad": both}, then=after)
+    return Draft(
+        "pad", (as_value(input),), {"pad": both, "mode": "constant", "value": None}, then=after
+    )
 
 
 @translates(functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)

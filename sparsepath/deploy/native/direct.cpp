@@ -109,7 +109,8 @@ template <int P> class Direct {
 
     void multiply_blocks(const Steps &set, float *scratch, int first, int last) const {
         if (first < last)
-            multiply<P>({&set, 0, first, last, scratch, products(scratch), &set != &weights_.sets[0],
+            multiply<P>({&set, 0, first, last, scratch, products(scratch),
+                         &set != &weights_.sets[0],
                          nullptr, 0});
     }
 

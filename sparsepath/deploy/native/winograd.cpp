@@ -170,8 +170,9 @@ template <int F, int P> class Winograd {
     void multiply_slices(const float *panels, float *products, int first, int last) const {
         for (int t = first; t < last; t++) {
             const float *panel = panels + t * stride_, *next = t + 1 < last ? panel + stride_ : nullptr;
-            multiply<P>({&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel,
-                         products + t * stride_, false, next, (steps_.columns.size() + 1) * P});
+            multiply<P>({&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
+                         products + t * stride_, P * LANES, nullptr, next,
+                         (steps_.columns.size() + 1) * P});
         }
     }
 

@@ -13,7 +13,8 @@ Everything is checked while the program is built; a run checks only its input te
 
 from collections import deque
 from collections.abc import Sequence
-from ctypes import c_int32, c_void_p
+from ctypes import Array, c_int32, c_void_p
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -29,6 +30,7 @@ from sparsepath.deploy.kernels import (
     Engine,
     Linear,
     Pair,
+    library,
 )
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
 from sparsepath.deploy.memory import Arena, Slot
@@ -41,12 +43,36 @@ KINDS = (
 Clamp = tuple[float, float]
 
 
+class Place:
+    """Where one run at a time happens: an engine with the memory it works in."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Start with no memory."""
+        self.engine = engine
+        self._memory = torch.empty(0)
+
+    def memory(self, floats: int) -> int:
+        """The address of so much memory, aligned to a cache line."""
+        if len(self._memory) < floats + LANES:
+            self._memory = torch.empty(floats + LANES)
+        return self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program for one size of batch: its calls, its buffers and its workspace."""
+
+    calls: Array[CCall]
+    arena: Arena
+    workspace: int
+
+
 class Program:
     """Calls of native kernels, built once and run on any batch, from any number of threads."""
 
     def __init__(self, *, threads: int = 1, isa: ISA | None = None, group: int = 16) -> None:
         """Start without calls; `group` images go through all of them at a time."""
-        self._engines = deque([Engine(threads, isa=isa)])
+        self._places = deque([Place(Engine(threads, isa=isa))])
         self._threads, self._isa = threads, isa
         self.group = checked_count("group", group)
         self._calls: list[CCall] = []
@@ -228,38 +254,40 @@ class Program:
         batch = self._checked(inputs)
         outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
         try:
-            engine = self._engines.pop()
+            place = self._places.pop()
         except IndexError:  # all are at work in other threads
-            engine = Engine(self._threads, isa=self._isa)
+            place = Place(Engine(self._threads, isa=self._isa))
         try:
             for begin in range(0, batch, self.group):
-                end = min(begin + self.group, batch)
-                self._run_group(
-                    engine, [t[begin:end] for t in inputs], [t[begin:end] for t in outputs]
-                )
+                tensors = [t[begin : begin + self.group] for t in (*inputs, *outputs)]
+                self._run_group(place, tensors)
         finally:
-            self._engines.append(engine)
+            self._places.append(place)
         return outputs
 
-    def _run_group(self, engine: Engine, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        batch = len(inputs[0])
-        arena, workspace = self._plan(batch, engine.isa)
-        memory = torch.empty(arena.floats + workspace + LANES)
-        start = memory.data_ptr() + -memory.data_ptr() % 64
-        pointers = (c_void_p * len(self._slots))(*(start + 4 * offset for offset in arena.offsets))
-        for plain, tensor in zip((*self._inputs, *self._outputs), (*inputs, *outputs), strict=True):
+    def _run_group(self, place: Place, tensors: list[Tensor]) -> None:
+        batch = len(tensors[0])
+        plan = self._plan(batch)
+        arena = place.memory(plan.arena.floats + plan.workspace)
+        pointers = (c_void_p * len(self._slots))(
+            *(arena + 4 * offset for offset in plan.arena.offsets)
+        )
+        for plain, tensor in zip((*self._inputs, *self._outputs), tensors, strict=True):
             pointers[plain.slot] = tensor.data_ptr()
-        calls = (CCall * len(self._calls))(*self._calls)
-        engine.library.sp_run(
-            engine.handle, calls, len(calls), pointers, batch, start + 4 * arena.floats
+        place.engine.library.sp_run(
+            place.engine.handle,
+            plan.calls,
+            len(plan.calls),
+            pointers,
+            batch,
+            arena + 4 * plan.arena.floats,
         )
 
-    def _planned(self, batch: int, isa: str) -> tuple[Arena, int]:
+    def _planned(self, batch: int) -> Plan:
         bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
-        arena = Arena.of(self._slots, bound, batch)
         calls = (CCall * len(self._calls))(*self._calls)
-        engine = self._engines[0] if self._engines else Engine(self._threads, isa=self._isa)
-        return arena, engine.library.sp_workspace(engine.handle, calls, len(calls), batch)
+        floats = library().sp_workspace(calls, len(calls), batch, self._threads)
+        return Plan(calls, Arena.of(self._slots, bound, batch), floats)
 
     def _checked(self, inputs: Sequence[Tensor]) -> int:
         if len(inputs) != len(self._inputs) or not self._outputs:

@@ -42,7 +42,7 @@ sp_engine *sp_engine_create(int32_t threads) { return new sp_engine(threads); }
 
 void sp_engine_free(sp_engine *engine) { delete engine; }
 
-size_t sp_workspace(const sp_engine *engine, const sp_call *calls, int32_t count, int32_t batch) {
+size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t threads) {
     size_t most = 0;
     for (int k = 0; k < count; k++) {
         const auto *weights = static_cast<const sp_weights *>(calls[k].weights);
@@ -50,7 +50,7 @@ size_t sp_workspace(const sp_engine *engine, const sp_call *calls, int32_t count
         const int panel = calls[k].kind == SP_LINEAR ? 4 : panel_of(calls[k], batch);
         most = std::max(most, scratch_floats(*weights, panel));
     }
-    return most * engine->team.threads();
+    return most * threads;
 }
 
 void sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,

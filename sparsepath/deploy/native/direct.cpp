@@ -36,9 +36,9 @@ template <int P> class Direct {
                 float *scratch = bench_.workspace + thread * each;
                 for (const Steps &set : weights_.sets) {
                     fill(panel, set, scratch, 0, int(set.columns.size()));
-                    multiply_blocks(set, scratch, 0, int(set.blocks.size()));
+                    multiply_blocks(panel, set, scratch, 0, int(set.blocks.size()));
                 }
-                empty(panel, scratch, 0, filters);
+                if (!side_by_side(panel)) empty(panel, scratch, 0, filters);
             });
             return;
         }
@@ -51,10 +51,10 @@ template <int P> class Direct {
                 });
                 bench_.team.each(threads, [&](int part, int) {
                     const Range range(int(set.blocks.size()), part, threads);
-                    multiply_blocks(set, scratch, range.first, range.last);
+                    multiply_blocks(panel, set, scratch, range.first, range.last);
                 });
             }
-            empty(panel, scratch, 0, filters);
+            if (!side_by_side(panel)) empty(panel, scratch, 0, filters);
         }
     }
 
@@ -71,21 +71,26 @@ template <int P> class Direct {
         return scratch + scratch_floats(weights_, P) - product_floats(weights_, P);
     }
 
-    // The panel's output pixels lie side by side in one vector, and so do the inputs of this tap.
-    bool side_by_side(const Reach *first, int here) const {
-        for (int p = 0; p < here; p++) {
+    // The panel's P output pixels lie side by side in one plane.
+    bool side_by_side(int panel) const {
+        const int last = panel * P + P - 1;
+        return last < total_ && panel * P / positions_ == last / positions_;
+    }
+
+    // And so do their inputs of one tap, the first of which is `first`.
+    bool side_by_side(const Reach *first) const {
+        for (int p = 0; p < P; p++) {
             const Reach &reach = first[p * taps_];
             if (reach.halo != Reach::PLAIN || reach.offset != first->offset + p * LANES) return false;
         }
-        return here == P;
+        return true;
     }
 
     void fill(int panel, const Steps &set, float *scratch, int first, int last) const {
         const int item = panel * P, here = std::min(P, total_ - item);
-        const bool one_vector = item / positions_ == (item + here - 1) / positions_;
         bool run[MOST_TAPS] = {};
-        for (int tap = 0; tap < std::min(taps_, MOST_TAPS); tap++)
-            run[tap] = one_vector && side_by_side(&reach_[size_t(item % positions_) * taps_ + tap], here);
+        for (int tap = 0; side_by_side(panel) && tap < std::min(taps_, MOST_TAPS); tap++)
+            run[tap] = side_by_side(&reach_[size_t(item % positions_) * taps_ + tap]);
         if (last == int(set.columns.size()))  // behind the last column: zeros
             std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
         for (int k = first; k < last; k++) {
@@ -107,12 +112,22 @@ template <int P> class Direct {
         }
     }
 
-    void multiply_blocks(const Steps &set, float *scratch, int first, int last) const {
-        if (first < last)
-            multiply<P>({&set, 0, first, last, scratch, products(scratch), &set != &weights_.sets[0],
-                         nullptr, 0});
+    // Products of the last columns go straight to the target if they can.
+    void multiply_blocks(int panel, const Steps &set, float *scratch, int first, int last) const {
+        if (first == last) return;
+        float *products = this->products(scratch);
+        const float *before = &set == &weights_.sets.front() ? nullptr : products;
+        if (&set != &weights_.sets.back() || !side_by_side(panel)) {
+            multiply<P>({&set, 0, first, last, scratch, before, products, P * LANES, nullptr, nullptr, 0});
+            return;
+        }
+        const int item = panel * P;
+        const Ending ending{weights_.bias.data(), finish_.lower, finish_.upper, weights_.spec.out_channels};
+        float *out = target_.at(item / positions_, 0) + size_t(item % positions_) * LANES;
+        multiply<P>({&set, 0, first, last, scratch, before, out, target_.plane, &ending, nullptr, 0});
     }
 
+    // Products that lie elsewhere are brought to the target one by one.
     void empty(int panel, float *scratch, int first, int last) const {
         const int item = panel * P, here = std::min(P, total_ - item);
         const vec lower = all(finish_.lower), upper = all(finish_.upper);

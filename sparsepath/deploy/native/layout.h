@@ -51,8 +51,8 @@ struct View {
 
 // Which lane of a vector each lane reads when it looks across the edge of its tile.
 struct Halo {
-    alignas(64) int32_t lane[LANES];
-    alignas(64) int32_t valid[LANES];  // all bits set, or none: the pixel is outside the image
+    alignas(64) int32_t lane[LANES];   // 16 and more: the pixel is outside the image
+    alignas(64) int32_t valid[LANES];  // all bits set, or none if it is outside
 };
 
 // Where a pixel beside the tile is: a vector of the plane, read as it is, as zeros or through a halo.
@@ -65,18 +65,24 @@ struct Reach {
 // Finds reaches in one layout, and keeps the few distinct halos that they need.
 class Reaches {
   public:
-    explicit Reaches(const sp_layout &layout) : layout_(layout) {}
+    explicit Reaches(const sp_layout &layout)
+        : layout_(layout), whole_(layout.tile_height * layout.grid == layout.height &&
+                                  layout.tile_width * layout.grid == layout.width) {}
     // The pixel at (y, x) counted from the corner of the tile, in either direction.
     Reach find(int y, int x);
     const std::vector<Halo> &halos() const { return halos_; }
+    // The same reach as a halo in any case, so that it can be read without a question.
+    Reach through_halo(Reach reach);
 
   private:
     uint32_t valid_lanes(int shift_y, int shift_x, int py, int px) const;
     sp_layout layout_;
+    bool whole_;  // no tile stands over the edge of the image
     struct Key {
         int shift_y, shift_x;
         uint32_t valid;
     };
+    int32_t halo(const Key &key);
     std::vector<Key> keys_;
     std::vector<Halo> halos_;
 };

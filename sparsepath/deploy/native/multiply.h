@@ -57,46 +57,61 @@ SP_INLINE void all_steps(const char *panel, const uint32_t *i, const float *w, c
     steps<P, W, 1, 2, 4, 8>(panel, i, w, count[14], sum);
 }
 
-// Blocks first .. last - 1 of one slice. `next` is memory to fetch into the cache meanwhile: the panel
-// of the next slice.
+// What is done to products that are final: a bias per row, a clamp; rows from `rows` on do not exist.
+struct Ending {
+    const float *bias;
+    float lower, upper;
+    int rows;
+};
+
+// Blocks first .. last - 1 of one slice.
 struct Product {
     const Steps *steps;
     int slice, first, last;
     const float *panel;
+    const float *before;   // products [row][P][16] of earlier columns, or null
     float *product;
-    bool accumulate;
-    const float *next;
+    size_t stride;         // floats from row to row of `product`
+    const Ending *ending;  // null: the products are not final yet
+    const float *next;     // memory to fetch into the cache meanwhile: the panel of the next slice
     size_t next_lines;
 };
 
 template <int P> __attribute__((noinline)) void multiply(const Product &job) {
     constexpr int W = pass_width(P * PARTS), PASSES = P * PARTS / W;
     static_assert(W * PASSES == P * PARTS, "passes cover a row");
-    const Steps &all = *job.steps;
-    const float *weights = all.weight.data() + job.slice * all.slice;
+    const Steps &steps = *job.steps;
+    const float *weights = steps.weight.data() + job.slice * steps.slice;
     const size_t fetch = job.next ? job.next_lines / (job.last - job.first) + 1 : 0;
     const float *next = job.next, *next_end = job.next + job.next_lines * LANES;
     for (int b = job.first; b < job.last; b++) {
-        const RowBlock &block = all.blocks[b];
+        const RowBlock &block = steps.blocks[b];
         for (size_t k = 0; k < fetch && next < next_end; k++, next += LANES) __builtin_prefetch(next);
         for (int pass = 0; pass < PASSES; pass++) {
             const int offset = pass * W * WIDTH;
-            float *out[4];
             vec sum[4][W];
             SP_UNROLL for (int row = 0; row < 4; row++) {
-                out[row] = job.product + size_t(block.rows[row]) * P * LANES + offset;
+                const float *before = job.before + size_t(block.rows[row]) * P * LANES + offset;
                 SP_UNROLL for (int k = 0; k < W; k++)
-                    sum[row][k] = job.accumulate ? load(out[row] + k * WIDTH) : vec{};
+                    sum[row][k] = job.before ? load(before + k * WIDTH) : vec{};
             }
             all_steps<P, W>(reinterpret_cast<const char *>(job.panel + offset),
-                            all.index.data() + block.index, weights + block.weight, block.counts, sum);
-            SP_UNROLL for (int row = 0; row < 4; row++)
-                SP_UNROLL for (int k = 0; k < W; k++) store(out[row] + k * WIDTH, sum[row][k]);
+                            steps.index.data() + block.index, weights + block.weight, block.counts, sum);
+            SP_UNROLL for (int row = 0; row < 4; row++) {
+                float *out = job.product + size_t(block.rows[row]) * job.stride + offset;
+                if (job.ending) {
+                    if (block.rows[row] >= job.ending->rows) continue;
+                    const vec lower = all(job.ending->lower), upper = all(job.ending->upper);
+                    SP_UNROLL for (int k = 0; k < W; k++)
+                        sum[row][k] = clamp(sum[row][k] + job.ending->bias[block.rows[row]], lower, upper);
+                }
+                SP_UNROLL for (int k = 0; k < W; k++) store(out + k * WIDTH, sum[row][k]);
+            }
         }
     }
 }
 
-// Calls with_panel<P>(...) for the panel that was asked for.
+// Calls with(P) for the panel that was asked for.
 template <typename F> SP_INLINE void for_panel(int panel, F &&with) {
     switch (panel) {
     case 1: return with(std::integral_constant<int, 1>{});

@@ -5,6 +5,8 @@
 
 namespace sparsepath {
 
-void copy_pixels(Team &team, const sp_map &source, const sp_map &target, float *const *slots, int batch);
+void import_pixels(Team &team, const float *plain, const View &target, int batch);
+void export_pixels(Team &team, const View &source, float *plain, int batch);
+void relayout(Team &team, const View &source, const View &target, int batch);
 
 }  // namespace sparsepath

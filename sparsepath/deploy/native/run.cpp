@@ -10,12 +10,13 @@ void run_call(Team &team, const sp_call &call, float *const *slots, int batch, f
     const auto *weights = static_cast<const sp_weights *>(call.weights);
     float *from = slots[call.source.slot], *to = slots[call.target.slot];
     if (call.kind == SP_LINEAR) return linear(bench, *weights, from, to, finish);
-    if (call.kind == SP_IMPORT || call.kind == SP_EXPORT || call.kind == SP_RELAYOUT)
-        return copy_pixels(team, call.source, call.target, slots, batch);
+    if (call.kind == SP_IMPORT) return import_pixels(team, from, View(call.target, slots), batch);
     const View source(call.source, slots);
+    if (call.kind == SP_EXPORT) return export_pixels(team, source, to, batch);
     if (call.kind == SP_MEAN) return mean(bench, source, to);
     const View target(call.target, slots);
     switch (call.kind) {
+    case SP_RELAYOUT: return relayout(team, source, target, batch);
     case SP_CONV: {
         if (weights->spec.method == SP_DEPTHWISE)
             return depthwise(bench, *weights, source, target, finish);

@@ -45,16 +45,12 @@ SP_INLINE vec clamp(vec x, vec lower, vec upper) {
 }
 SP_INLINE vec maximum(vec a, vec b) { return (b > a) | (b != b) ? b : a; }
 
-// Part `part` of the 16 lanes that a reach finds in a plane; `outside` for lanes beyond the image.
-SP_INLINE vec load(const float *plane, Reach reach, const Halo *halos, int part, float outside = 0) {
-    if (reach.halo == Reach::PLAIN) return load(plane + reach.offset + part * WIDTH);
-    if (reach.halo == Reach::ZERO) return all(outside);
-    const Halo &halo = halos[reach.halo];
-    const float *from = plane + reach.offset;
+// Part `part` of a vector's 16 lanes through a halo; `outside` for lanes beyond the image.
+SP_INLINE vec load_halo(const float *from, const Halo &halo, int part, float outside) {
 #if defined(__AVX512F__)
+    (void)part;
     const __m512i lanes = _mm512_load_si512(halo.lane);
-    const __mmask16 valid = _mm512_movepi32_mask(_mm512_load_si512(halo.valid));
-    return _mm512_mask_permutexvar_ps(_mm512_set1_ps(outside), valid, lanes, _mm512_load_ps(from));
+    return _mm512_permutex2var_ps(_mm512_load_ps(from), lanes, _mm512_set1_ps(outside));
 #elif defined(__AVX2__)
     const __m256i lanes = _mm256_load_si256(reinterpret_cast<const __m256i *>(halo.lane) + part);
     const __m256 valid = _mm256_load_ps(reinterpret_cast<const float *>(halo.valid) + part * 8);
@@ -67,6 +63,13 @@ SP_INLINE vec load(const float *plane, Reach reach, const Halo *halos, int part,
     }
     return found;
 #endif
+}
+
+// Part `part` of the 16 lanes that a reach finds in a plane.
+SP_INLINE vec load(const float *plane, Reach reach, const Halo *halos, int part, float outside = 0) {
+    if (reach.halo == Reach::PLAIN) return load(plane + reach.offset + part * WIDTH);
+    if (reach.halo == Reach::ZERO) return all(outside);
+    return load_halo(plane + reach.offset, halos[reach.halo], part, outside);
 }
 
 }  // namespace sparsepath

@@ -32,19 +32,25 @@ inline bool is_winograd(const sp_conv_spec &spec) {
 // are kept an odd number of cache lines apart.
 inline size_t odd_lines(size_t lines) { return (lines | 1) * LANES; }
 
-// Floats of one slice of the panels and of the products, for a panel of P vectors.
+// Floats of one panel of P vectors, with its column of zeros, and of its products.
 inline size_t panel_floats(const Steps &steps, int P) { return odd_lines((steps.columns.size() + 1) * P); }
 inline size_t product_floats(const sp_weights &w, int P) {
     return odd_lines(size_t(divide_up(w.spec.out_channels, 4)) * 4 * P);
 }
+// Floats of either, in one slice of Winograd's domain.
+inline size_t slice_floats(const sp_weights &w, int P) {
+    return std::max(panel_floats(w.sets[0], P), product_floats(w, P));
+}
 
 // What one thread needs for one panel.
 inline size_t scratch_floats(const sp_weights &w, int P) {
-    if (w.sets.empty()) return 0;
-    const size_t slices = is_winograd(w.spec) ? (winograd_tile(w.spec) + 2) * (winograd_tile(w.spec) + 2) : 1;
+    if (is_winograd(w.spec)) {
+        const int side = winograd_tile(w.spec) + 2;
+        return (side * side + 1) * slice_floats(w, P);
+    }
     size_t panel = 0;
     for (const Steps &set : w.sets) panel = std::max(panel, panel_floats(set, P));
-    return slices * (panel + product_floats(w, P));
+    return panel + product_floats(w, P);
 }
 
 }  // namespace sparsepath

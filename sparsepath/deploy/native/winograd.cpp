@@ -4,7 +4,9 @@
 // A kernel that is zero stays zero in the Winograd domain, so all 36 (16) products share one pattern
 // of zeros: the transform's saving and the sparsity's multiply. Each panel of P tile vectors is
 // transformed into `panel[t][channel][P]`, multiplied slice by slice (one slice of the panel stays in
-// the first cache while all filters read it), and transformed back on the way out.
+// the first cache while all filters read it), and transformed back on the way out. The products of a
+// slice are written over the panel of the slice before, which is no longer needed and still in the
+// cache: this halves the memory that a panel goes through.
 #include "families.h"
 #include "multiply.h"
 
@@ -51,6 +53,8 @@ template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, 
 
 template <int F, int P> class Winograd {
     static constexpr int N = F + 2, SLICES = N * N;
+    // One instruction reads any halo: asking first whether there is one would cost more.
+    static constexpr bool ANY_HALO = WIDTH == LANES;
 
   public:
     Winograd(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
@@ -59,13 +63,20 @@ template <int F, int P> class Winograd {
           finish_(finish), height_(target.layout.tile_height * finish.pool),
           width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, F)),
           across_(divide_up(width_, F)), total_(vectors(target.layout, bench.batch) * down_ * across_),
-          panel_stride_(panel_floats(steps_, P)), product_stride_(product_floats(weights, P)) {
+          stride_(slice_floats(weights, P)) {
         Reaches reaches(source.layout);
         for (int i = 0; i < down_; i++)
             for (int j = 0; j < across_; j++)
                 for (int k = 0; k < SLICES; k++)
                     reach_.push_back(reaches.find(F * i - weights.spec.padding[0] + k / N,
                                                   F * j - weights.spec.padding[1] + k % N));
+        for (int tile = 0; tile < down_ * across_; tile++) {
+            const auto begin = reach_.begin() + tile * SLICES, end = begin + SLICES;
+            plain_.push_back(
+                std::all_of(begin, end, [](Reach r) { return r.halo == Reach::PLAIN; }));
+            if (ANY_HALO && !plain_.back())
+                std::transform(begin, end, begin, [&](Reach r) { return reaches.through_halo(r); });
+        }
         halos_ = reaches.halos();
     }
 
@@ -77,26 +88,27 @@ template <int F, int P> class Winograd {
             const size_t each = scratch_floats(weights_, P);
             bench_.team.each(panels, [&](int panel, int thread) {
                 float *scratch = bench_.workspace + thread * each;
-                fill(panel, scratch, 0, channels);
-                multiply_slices(scratch, 0, SLICES);
+                float *panels = scratch + stride_;
+                fill(panel, panels, 0, channels);
+                multiply_slices(panels, scratch, 0, SLICES);
                 empty(panel, scratch, 0, filters);
             });
             return;
         }
         for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
-            float *scratch = bench_.workspace;
+            float *panels = bench_.workspace, *products = panels + (SLICES + 1) * stride_;
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(channels, part, threads);
-                fill(panel, scratch, range.first, range.last);
+                fill(panel, panels, range.first, range.last);
             });
             const int parts = std::min(SLICES, 2 * threads);
             bench_.team.each(parts, [&](int part, int) {
                 const Range range(SLICES, part, parts);
-                multiply_slices(scratch, range.first, range.last);
+                multiply_slices(panels, products, range.first, range.last);
             });
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(filters, part, threads);
-                empty(panel, scratch, range.first, range.last);
+                empty(panel, products, range.first, range.last);
             });
         }
     }
@@ -109,53 +121,63 @@ template <int F, int P> class Winograd {
     Finish finish_;
     int height_, width_;        // of a tile before pooling
     int down_, across_, total_;  // Winograd tiles in a tile, and in all vectors
-    size_t panel_stride_, product_stride_;
-    std::vector<Reach> reach_;
+    size_t stride_;  // floats from slice to slice
+    std::vector<Reach> reach_;  // [tile][slice]
+    std::vector<char> plain_;   // [tile]: all of it can be read as it is
     std::vector<Halo> halos_;
 
     // Transform channels first .. last - 1 of the panel's tiles.
-    void fill(int panel, float *scratch, int first, int last) const {
+    void fill(int panel, float *panels, int first, int last) const {
         const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
         if (last == static_cast<int>(steps_.columns.size()))  // behind the last channel: zeros
             for (int t = 0; t < SLICES; t++)
-                std::memset(scratch + t * panel_stride_ + size_t(last) * P * LANES, 0,
+                std::memset(panels + t * stride_ + size_t(last) * P * LANES, 0,
                             sizeof(float) * P * LANES);
         for (int k = first; k < last; k++)
             for (int p = 0; p < here; p++) {
                 const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
                 const float *plane = source_.at(v, steps_.columns[k]);
+                const Reach *reach = &reach_[tile * SLICES];
+                float *out = panels + (size_t(k) * P + p) * LANES;
                 for (int part = 0; part < PARTS; part++)
-                    transform_tile(plane, &reach_[tile * SLICES], part,
-                                   scratch + (size_t(k) * P + p) * LANES + part * WIDTH);
+                    plain_[tile] ? transform_tile<true>(plane, reach, part, out + part * WIDTH)
+                                 : transform_tile<false>(plane, reach, part, out + part * WIDTH);
             }
     }
 
+    template <bool PLAIN>
+    SP_INLINE vec load_pixel(const float *plane, Reach reach, int part) const {
+        if (PLAIN) return load(plane + reach.offset + part * WIDTH);
+        if (ANY_HALO) return load_halo(plane + reach.offset, halos_[reach.halo], part, 0);
+        return load(plane, reach, halos_.data(), part);
+    }
+
+    template <bool PLAIN>
     void transform_tile(const float *plane, const Reach *reach, int part, float *out) const {
         vec d[N * N], e[N * N];
         SP_UNROLL for (int c = 0; c < N; c++) {
             SP_UNROLL for (int r = 0; r < N; r++)
-                d[r * N + c] = load(plane, reach[r * N + c], halos_.data(), part);
+                d[r * N + c] = load_pixel<PLAIN>(plane, reach[r * N + c], part);
             transform_in<F>(d + c, e + c, N);
         }
         SP_UNROLL for (int r = 0; r < N; r++) {
             transform_in<F>(e + r * N, d + r * N, 1);
-            SP_UNROLL for (int c = 0; c < N; c++) store(out + (r * N + c) * panel_stride_, d[r * N + c]);
+            SP_UNROLL for (int c = 0; c < N; c++) store(out + (r * N + c) * stride_, d[r * N + c]);
         }
     }
 
-    void multiply_slices(float *scratch, int first, int last) const {
-        float *products = scratch + SLICES * panel_stride_;
+    // Slices first .. last - 1 of the products.
+    void multiply_slices(const float *panels, float *products, int first, int last) const {
         for (int t = first; t < last; t++) {
-            const float *panel = scratch + t * panel_stride_;
-            const float *next = t + 1 < last ? panel + panel_stride_ : nullptr;
-            multiply<P>({&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel,
-                         products + t * product_stride_, false, next, panel_stride_ / LANES});
+            const float *panel = panels + t * stride_, *next = t + 1 < last ? panel + stride_ : nullptr;
+            multiply<P>({&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
+                         products + t * stride_, P * LANES, nullptr, next,
+                         (steps_.columns.size() + 1) * P});
         }
     }
 
     // Transform filters first .. last - 1 back, add the bias, clamp, pool, store.
-    void empty(int panel, const float *scratch, int first, int last) const {
-        const float *products = scratch + SLICES * panel_stride_;
+    void empty(int panel, const float *products, int first, int last) const {
         const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
         for (int k = first; k < last; k++)
             for (int p = 0; p < here; p++) {
@@ -170,8 +192,7 @@ template <int F, int P> class Winograd {
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
         vec m[N * N], e[F * N], out[F * F];
         SP_UNROLL for (int c = 0; c < N; c++) {
-            SP_UNROLL for (int r = 0; r < N; r++)
-                m[r * N + c] = load(product + (r * N + c) * product_stride_);
+            SP_UNROLL for (int r = 0; r < N; r++) m[r * N + c] = load(product + (r * N + c) * stride_);
             transform_out<F>(m + c, N, e + c, N);
         }
         SP_UNROLL for (int r = 0; r < F; r++) transform_out<F>(e + r * N, 1, out + r * F, 1);

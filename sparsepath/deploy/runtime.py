@@ -39,6 +39,7 @@ def compile(
     threads: int = 1,
     tune: bool = True,
     strict: bool = False,
+    native_only: bool = False,
     cache: str | Path | None = None,
 ) -> "Runtime":
     """A runtime with the model's function and its present weights; see `Runtime`.
@@ -46,6 +47,7 @@ def compile(
     `example` is a batch of inputs like those to come: other batch sizes, heights and widths that
     the model takes will do too. With `tune` the fastest way is measured here and kept in `cache`;
     without, a rule decides. With `strict` inputs that are not finite give exactly what torch gives.
+    With `native_only` no dense runtime may take the whole model, even if it is faster.
     """
     checked_model(model)
     inputs = checked_example(example)
@@ -58,6 +60,7 @@ def compile(
             threads=threads,
             times=Times(None if cache is None else Path(cache)) if tune else None,
             strict=strict,
+            native_only=native_only,
         )
 
 
@@ -72,6 +75,7 @@ class Runtime:
         threads: int,
         times: Times | None,
         strict: bool,
+        native_only: bool = False,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
         self._captured, self._graph = captured, folded(captured)
@@ -83,7 +87,8 @@ class Runtime:
         if other is not None:
             self._dense["onnxruntime"] = other
         self._weights = Weights()
-        self._planner = Planner(self._graph, self._weights, threads, self._dense)
+        rivals = {} if native_only else self._dense
+        self._planner = Planner(self._graph, self._weights, threads, rivals)
         self._schedules: OrderedDict[object, Schedule] = OrderedDict()
         self._lock = threading.Lock()
         self._notes = _notes(captured)

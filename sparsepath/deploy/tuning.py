@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from sparsepath import __version__
+from sparsepath.deploy import kernels
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_json, write_json
 
@@ -36,6 +37,15 @@ def machine() -> str:
     return f"{platform.machine()} {name}, {os.cpu_count()} cores"
 
 
+def _kernels() -> str:
+    """Which build of the kernels the times are of."""
+    if not kernels.available():
+        return "none"
+    engine = kernels.Engine()
+    built = Path(str(engine.library._name)).read_bytes()
+    return f"{engine.isa} {hashlib.sha256(built).hexdigest()[:12]}"
+
+
 def default_folder() -> Path:
     """Where times are kept unless the user says otherwise."""
     chosen = os.environ.get(FOLDER_VARIABLE)
@@ -53,6 +63,7 @@ class Times:
             "format": FORMAT,
             "sparsepath": __version__,
             "torch": torch.__version__,
+            "kernels": _kernels(),
             "machine": machine(),
         }
         digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]

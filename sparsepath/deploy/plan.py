@@ -1,26 +1,18 @@
-"""Chooses where every node runs: by a fixed rule, or by what was measured on this machine."""
+"""Plans: where every node of a graph runs, by a rule that needs no measurement."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, cast
-
-import torch
-from torch import Tensor
+from typing import cast
 
 from sparsepath.deploy.choices import Choice, Lanes, Method, Weights
 from sparsepath.deploy.graph import Graph, Node
 from sparsepath.deploy.kernels import Conv
 from sparsepath.deploy.lower import fits
-from sparsepath.deploy.measure import fingerprint, layer_seconds, stage, when_asked
 from sparsepath.deploy.schedule import Schedule, Shapes, schedule
-from sparsepath.deploy.tuning import Times, Work
 
 ONE = (Lanes(4, 1),)
 # Of each grid the first is the one in which single layers are measured.
 MANY = (Lanes(1, 16), Lanes(1, 32), Lanes(2, 8), Lanes(2, 16), Lanes(4, 4), Lanes(4, 8))
-# Leaving the lanes for one layer must save this much of the layer's time.
-GAIN = 0.85
 
 
 @dataclass(frozen=True)
@@ -35,12 +27,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Makes plans for one graph; `dense` are the runtimes that could take all of it."""
+    """Makes plans for one graph, and schedules of them."""
 
     graph: Graph
     weights: Weights
     threads: int
-    dense: Mapping[str, Callable[..., Any]]
 
     def fixed(self, shapes: Shapes, lanes: Lanes) -> Plan:
         """The rule that needs no measurement: Winograd as large as the tiles allow."""
@@ -59,27 +50,6 @@ class Planner:
         }
         return replace(plan, choices=choices)
 
-    def tuned(
-        self, example: Sequence[Tensor], shapes: Shapes, candidates: Sequence[Lanes], times: Times
-    ) -> Plan:
-        """The plan whose layers, lanes and whole were the fastest on this machine."""
-        grids = {lanes.grid: lanes for lanes in reversed(candidates)}
-        by_grid = {grid: self._by_layer(shapes, lanes, times) for grid, lanes in grids.items()}
-        plans = {str(lanes): replace(by_grid[lanes.grid], lanes=lanes) for lanes in candidates}
-        works: dict[str, Work] = {
-            name: when_asked(partial(self._work, plan, shapes, example))
-            for name, plan in plans.items()
-        }
-        for name, run in self.dense.items():
-            works[name] = partial(run, *example)
-            plans[name] = self.whole(name, f"{name} was faster for the whole")
-        question = (
-            f"{fingerprint(self.graph, shapes)}, {len(example[0])} images, {stage(self.threads)}"
-        )
-        with torch.inference_mode():
-            seconds = times.of(question, works)
-        return replace(plans[min(seconds, key=lambda name: seconds[name])], seconds=seconds)
-
     def schedule(self, plan: Plan, shapes: Shapes) -> Schedule:
         """The steps of a plan for inputs of some size."""
         return schedule(
@@ -90,37 +60,6 @@ class Planner:
             weights=self.weights,
             threads=self.threads,
         )
-
-    def _work(self, plan: Plan, shapes: Shapes, example: Sequence[Tensor]) -> Work:
-        return partial(self.schedule(plan, shapes), *example)
-
-    def _by_layer(self, shapes: Shapes, lanes: Lanes, times: Times) -> Plan:
-        rule = self.fixed(shapes, lanes)
-        choices = {
-            node.name: self._fastest(node, rule.choices[node.name], shapes, lanes, times)
-            for node in self.graph
-        }
-        return replace(rule, choices=choices)
-
-    def _fastest(
-        self, node: Node, rule: Choice, shapes: Shapes, lanes: Lanes, times: Times
-    ) -> Choice:
-        if rule.method == "torch" or node.op not in ("conv", "linear"):
-            return rule
-        seconds, way = layer_seconds(
-            node,
-            shapes[node.inputs[0]][1:],
-            methods=methods(node),
-            lanes=lanes,
-            weights=self.weights,
-            threads=self.threads,
-            times=times,
-        )
-        best = min(methods(node), key=lambda method: seconds[method])
-        if seconds["torch"] + way < GAIN * seconds[best]:
-            best = "torch"
-        spoken = ", ".join(f"{name} {1e6 * x:.0f} us" for name, x in seconds.items())
-        return Choice(best, f"of {spoken}")
 
 
 def methods(node: Node) -> tuple[Method, ...]:

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.plan import MANY, ONE, Plan, Planner
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.schedule import Schedule, Shapes
+from sparsepath.deploy.tuner import Tuner
 from sparsepath.deploy.tuning import Times
 from sparsepath.errors import BadInput, checked_count
 
@@ -87,15 +88,14 @@ class Runtime:
         if other is not None:
             self._dense["onnxruntime"] = other
         self._weights = Weights()
-        rivals = {} if native_only else self._dense
-        self._planner = Planner(self._graph, self._weights, threads, rivals)
+        self._planner = Planner(self._graph, self._weights, threads)
         self._schedules: OrderedDict[object, Schedule] = OrderedDict()
         self._lock = threading.Lock()
         self._notes = _notes(captured)
         for note in self._notes:
             log.warning("%s", note)
         self._shapes = self._traced(example)
-        self._one, self._many = self._planned(example, times)
+        self._one, self._many = self._planned(example, times, {} if native_only else self._dense)
         self._run(example)
 
     @torch.no_grad()
@@ -149,7 +149,12 @@ class Runtime:
         filled = 4 * batch >= 3 * LANES // self._many.lanes.grid**2
         return self._many if batch > 3 and filled else self._one
 
-    def _planned(self, example: Sequence[Tensor], times: Times | None) -> tuple[Plan, Plan]:
+    def _planned(
+        self,
+        example: Sequence[Tensor],
+        times: Times | None,
+        rivals: Mapping[str, Callable[..., Any]],
+    ) -> tuple[Plan, Plan]:
         missing = kernels.why_missing()
         why = None if missing is None else f"there are no native kernels here ({missing})"
         if not _finite([dict(node.arrays) for node in self._graph]):
@@ -163,7 +168,8 @@ class Runtime:
         plans = []
         for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
             images = [_repeated(x, batch) for x in example]
-            plans.append(self._planner.tuned(images, self._traced(images), lanes, times))
+            tuner = Tuner(self._planner, images, self._traced(images), rivals, times)
+            plans.append(tuner.plan(lanes))
         times.keep()
         self._weights.forget_all_but(*(plan.choices for plan in plans))
         return plans[0], plans[1]

@@ -68,10 +68,10 @@ class Times:
         }
         digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
         self.path = (folder or default_folder()) / f"tuning-{digest}.json"
-        self._times = self._read()
+        self._times = self._read(aloud=True)
         self._new = False
 
-    def _read(self) -> dict[str, dict[str, float]]:
+    def _read(self, *, aloud: bool) -> dict[str, dict[str, float]]:
         if not self.path.exists():
             return {}
         try:
@@ -81,7 +81,8 @@ class Times:
                 raise BadInput(f"it is of {stamp}")
             return _checked(content.get("times"))
         except (BadInput, OSError) as error:
-            log.warning("The tuning file %s is ignored and made anew: %s", self.path, error)
+            if aloud:
+                log.warning("The tuning file %s is ignored and made anew: %s", self.path, error)
             return {}
 
     def of(self, question: str, candidates: Mapping[str, Work]) -> Mapping[str, float]:
@@ -98,7 +99,7 @@ class Times:
             return
         try:
             # Another process may have measured too, since this one began.
-            merged = {**self._read(), **self._times}
+            merged = {**self._read(aloud=False), **self._times}
             write_json(self.path, {**self._stamp, "times": merged})
         except (BadInput, OSError) as error:
             log.warning("The tuning file is not kept: %s", error)

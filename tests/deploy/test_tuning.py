@@ -12,7 +12,9 @@ from sparsepath.deploy.choices import Lanes, Weights
 from sparsepath.deploy.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.plan import MANY, ONE, Planner
+from sparsepath.deploy.reference import run
 from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.tuner import Tuner
 from sparsepath.deploy.tuning import Times
 
 from .cases import BUILDERS, network, sizes
@@ -146,13 +148,10 @@ class Told(Times):
 
 def planned(model, images, times, lanes=MANY):
     graph = folded(capture(model))
-    planner = Planner(graph, Weights(), 1, {"torch": in_torch(graph)})
-    shapes = {}
-    from sparsepath.deploy.reference import run
-
-    shapes[graph.inputs[0]] = tuple(images.shape)
+    shapes = {graph.inputs[0]: tuple(images.shape)}
     run(graph, images, watch=lambda node, x: shapes.__setitem__(node.name, tuple(x.shape)))
-    return planner.tuned([images], shapes, lanes, times)
+    planner = Planner(graph, Weights(), 1)
+    return Tuner(planner, [images], shapes, {"torch": in_torch(graph)}, times).plan(lanes)
 
 
 @native
@@ -164,9 +163,9 @@ def test_the_fastest_method_of_a_layer_is_taken():
 
 @native
 def test_a_layer_goes_to_torch_only_if_that_pays_for_the_way():
-    fast = Told(torch=0.1, way=0.01, Lanes=0.01)
+    fast = Told(torch=0.1, way=0.01, native=0.01)
     assert planned(small(), IMAGES, fast).choices["0"].method == "torch"
-    slow_way = Told(torch=0.1, way=0.5, Lanes=0.01)
+    slow_way = Told(torch=0.1, way=0.5, native=0.01)
     assert planned(small(), IMAGES, slow_way).choices["0"].method != "torch"
 
 
@@ -187,10 +186,10 @@ def test_a_dense_runtime_that_is_faster_takes_the_whole():
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_dense_choice_of_torch_has_the_same_function(name):
     model = network(name)
-    run = in_torch(folded(capture(model)))
+    dense = in_torch(folded(capture(model)))
     for size in sizes(name):
         images = torch.randn(3, 3, size, size)
-        assert error(run(images), exact(model, images)) < 1e-5
+        assert error(dense(images), exact(model, images)) < 1e-5
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -199,10 +198,10 @@ def test_the_dense_choice_of_onnxruntime_has_the_same_function(name):
     pytest.importorskip("onnx")
     model = network(name)
     graph = folded(capture(model))
-    run = in_onnxruntime(graph, [torch.randn(2, 3, 32, 32)], 1)
+    dense = in_onnxruntime(graph, [torch.randn(2, 3, 32, 32)], 1)
     if name in ("digit-net", "digit-net-bn", "u-net-bilinear"):
-        assert run is None
+        assert dense is None
         return
     for size in sizes(name):
         images = torch.randn(3, 3, size, size)
-        assert error(run(images), exact(model, images)) < 1e-5
+        assert error(dense(images), exact(model, images)) < 1e-5

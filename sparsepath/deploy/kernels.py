@@ -228,6 +228,11 @@ class Conv(_Packed):
         """Input channels, output channels and groups."""
         return self.in_channels, self.out_channels, self.groups
 
+    @property
+    def pools(self) -> bool:
+        """Whether the kernel can take the maximum over 2 x 2 pixels on its way out."""
+        return self.method.startswith("winograd") and self.kernel == (3, 3)
+
     @staticmethod
     def methods(
         kernel: Pair, stride: Pair, dilation: Pair, shape: tuple[int, int, int]
@@ -236,8 +241,11 @@ class Conv(_Packed):
         in_channels, _, groups = shape
         if groups == in_channels and groups > 1:
             return ("depthwise", "direct")
-        if kernel == (3, 3) and stride == dilation == (1, 1) and groups == 1:
-            return ("winograd4", "winograd2", "direct")
+        if stride == dilation == (1, 1) and groups == 1:
+            if kernel == (3, 3):
+                return ("winograd4", "winograd2", "direct")
+            if kernel in ((1, 3), (3, 1)):
+                return ("winograd4", "direct")
         return ("direct",)
 
     def size_after(self, height: int, width: int) -> Pair:

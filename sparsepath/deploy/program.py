@@ -143,7 +143,7 @@ class Program:
         size = conv.size_after(source.layout.height, source.layout.width)
         stride = conv.stride
         if pool:
-            if not conv.method.startswith("winograd") or min(size) < 2:
+            if not conv.pools or min(size) < 2:
                 unpooled = self.conv(source, conv, clamp=clamp, panel=panel)
                 return self.max_pool(unpooled, (2, 2), stride=(2, 2), into=into)
             size, stride = (size[0] // 2, size[1] // 2), (2, 2)

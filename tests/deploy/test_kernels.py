@@ -63,7 +63,8 @@ def convolutions(draw, methods=("direct", "winograd2", "winograd4", "depthwise")
         groups = draw(st.integers(2, 9))
         into, out = groups, groups * multiple
     elif method.startswith("winograd"):
-        kernel, stride, dilation, groups = (3, 3), (1, 1), (1, 1), 1
+        kernels = [(3, 3), (1, 3), (3, 1)] if method == "winograd4" else [(3, 3)]
+        kernel, stride, dilation, groups = draw(st.sampled_from(kernels)), (1, 1), (1, 1), 1
     padding = pair(0, 3)
     batch, size = draw(st.integers(1, 20)), pair(1, 19)
     assume(

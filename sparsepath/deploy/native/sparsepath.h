@@ -31,7 +31,7 @@ enum sp_kind {
     SP_IMPORT,   /* plain tensor -> lanes */
     SP_EXPORT,   /* lanes -> plain tensor */
     SP_RELAYOUT, /* lanes -> lanes of another layout */
-    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 */
+    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (3x3 Winograd) */
     SP_MAX_POOL,
     SP_AVG_POOL,
     SP_ADD,      /* source + other, clamped */
@@ -56,7 +56,8 @@ enum sp_method { SP_DIRECT, SP_WINOGRAD2, SP_WINOGRAD4, SP_DEPTHWISE };
 typedef struct sp_conv_spec {
     int32_t in_channels, out_channels, groups;
     int32_t kernel[2], stride[2], padding[2], dilation[2];
-    int32_t method; /* Winograd: 3x3, stride 1, dilation 1, one group; depthwise: groups = in */
+    int32_t method; /* Winograd: stride 1, dilation 1, one group, 3x3 (SP_WINOGRAD4 also 1x3 and
+                       3x1); depthwise: groups = in_channels */
 } sp_conv_spec;
 
 typedef struct sp_weights sp_weights;

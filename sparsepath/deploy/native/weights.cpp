@@ -12,30 +12,40 @@ const double G4[6][3] = {{1 / 4., 0, 0},           {-1 / 6., -1 / 6., -1 / 6.}, 
                          {1 / 24., 1 / 12., 1 / 6.}, {1 / 24., -1 / 12., 1 / 6.}, {0, 0, 1}};
 const double G2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};
 
+const double G1[1][3] = {{1}};  // a dimension of one tap is left as it is
+
+struct Transform {
+    const double (*G)[3];
+    int size;
+};
+Transform transform_of(int tile) {
+    return tile == 4 ? Transform{G4, 6} : tile == 2 ? Transform{G2, 4} : Transform{G1, 1};
+}
+
 // G k G^T in double precision.
-void transform_kernel(const double (*G)[3], int size, const float *kernel, float *out) {
-    double half[6][3] = {};
-    for (int a = 0; a < size; a++)
-        for (int c = 0; c < 3; c++)
-            for (int r = 0; r < 3; r++) half[a][c] += G[a][r] * kernel[r * 3 + c];
-    for (int a = 0; a < size; a++)
-        for (int b = 0; b < size; b++) {
+void transform_kernel(const sp_conv_spec &spec, const float *kernel, float *out) {
+    const WinogradTile tile = winograd_tile(spec);
+    const Transform down = transform_of(tile.height), across = transform_of(tile.width);
+    for (int a = 0; a < down.size; a++)
+        for (int b = 0; b < across.size; b++) {
             double sum = 0;
-            for (int c = 0; c < 3; c++) sum += half[a][c] * G[b][c];
-            out[a * size + b] = static_cast<float>(sum);
+            for (int r = 0; r < spec.kernel[0]; r++)
+                for (int c = 0; c < spec.kernel[1]; c++)
+                    sum += down.G[a][r] * across.G[b][c] * kernel[r * spec.kernel[1] + c];
+            out[a * across.size + b] = static_cast<float>(sum);
         }
 }
 
 Matrix winograd_matrix(const sp_conv_spec &spec, const float *weight) {
-    const int size = winograd_tile(spec) + 2, in = spec.in_channels;
-    const auto *G = spec.method == SP_WINOGRAD4 ? G4 : G2;
-    return {spec.out_channels, in, size * size,
+    const WinogradTile tile = winograd_tile(spec);
+    const int in = spec.in_channels, all = taps(spec);
+    return {spec.out_channels, in, tile.rows() * tile.columns(),
             [=](int row, int column) {
-                const float *kernel = weight + (size_t(row) * in + column) * 9;
-                return std::any_of(kernel, kernel + 9, [](float w) { return w != 0; });
+                const float *kernel = weight + (size_t(row) * in + column) * all;
+                return std::any_of(kernel, kernel + all, [](float w) { return w != 0; });
             },
             [=](int row, int column, float *values) {
-                transform_kernel(G, size, weight + (size_t(row) * in + column) * 9, values);
+                transform_kernel(spec, weight + (size_t(row) * in + column) * all, values);
             },
             spec.out_channels};
 }
@@ -77,9 +87,9 @@ int panel_of(const sp_call &call, int batch) {
     if (call.panel) return call.panel;
     const auto &weights = *static_cast<const sp_weights *>(call.weights);
     const sp_layout &layout = call.target.layout;
-    const int side = is_winograd(weights.spec) ? winograd_tile(weights.spec) : 1;
-    const int items = vectors(layout, batch) * divide_up(layout.tile_height * call.pool, side) *
-                      divide_up(layout.tile_width * call.pool, side);
+    const WinogradTile tile = is_winograd(weights.spec) ? winograd_tile(weights.spec) : WinogradTile{1, 1};
+    const int items = vectors(layout, batch) * divide_up(layout.tile_height * call.pool, tile.height) *
+                      divide_up(layout.tile_width * call.pool, tile.width);
     return items >= 4 ? 4 : items;
 }
 

@@ -16,13 +16,22 @@ struct sp_weights {
 namespace sparsepath {
 
 // A panel of so many columns and four vectors fits into the first cache.
-constexpr int MOST_COLUMNS = 144;
+constexpr int MOST_COLUMNS = 100;
 
 sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float *bias);
 // The panel of a convolution call, chosen here if the call leaves it open.
 int panel_of(const sp_call &call, int batch);
 
-inline int winograd_tile(const sp_conv_spec &spec) { return spec.method == SP_WINOGRAD4 ? 4 : 2; }
+// The pixels that Winograd makes at a time; a dimension in which the kernel has one tap counts 1.
+struct WinogradTile {
+    int height, width;
+    int rows() const { return height == 1 ? 1 : height + 2; }
+    int columns() const { return width == 1 ? 1 : width + 2; }
+};
+inline WinogradTile winograd_tile(const sp_conv_spec &spec) {
+    const int side = spec.method == SP_WINOGRAD4 ? 4 : 2;
+    return {spec.kernel[0] == 1 ? 1 : side, spec.kernel[1] == 1 ? 1 : side};
+}
 inline int taps(const sp_conv_spec &spec) { return spec.kernel[0] * spec.kernel[1]; }
 inline bool is_winograd(const sp_conv_spec &spec) {
     return spec.method == SP_WINOGRAD2 || spec.method == SP_WINOGRAD4;
@@ -45,8 +54,8 @@ inline size_t slice_floats(const sp_weights &w, int P) {
 // What one thread needs for one panel.
 inline size_t scratch_floats(const sp_weights &w, int P) {
     if (is_winograd(w.spec)) {
-        const int side = winograd_tile(w.spec) + 2;
-        return (side * side + 1) * slice_floats(w, P);
+        const WinogradTile tile = winograd_tile(w.spec);
+        return (tile.rows() * tile.columns() + 1) * slice_floats(w, P);
     }
     size_t panel = 0;
     for (const Steps &set : w.sets) panel = std::max(panel, panel_floats(set, P));

@@ -1,7 +1,8 @@
 // 3x3 convolution of stride 1 by Winograd: F(4x4) makes 4x4 pixels from 36 products, F(2x2) makes 2x2
-// from 16, where the definition takes 144 and 36 per pair of channels.
+// from 16, where the definition takes 144 and 36 per pair of channels. 1x3 and 3x1 kernels have one
+// dimension to transform, F(1x4) or F(4x1): 4 pixels from 6 products instead of 12.
 //
-// A kernel that is zero stays zero in the Winograd domain, so all 36 (16) products share one pattern
+// A kernel that is zero stays zero in the Winograd domain, so all these products share one pattern
 // of zeros: the transform's saving and the sparsity's multiply. Each panel of P tile vectors is
 // transformed into `panel[t][channel][P]`, multiplied slice by slice (one slice of the panel stays in
 // the first cache while all filters read it), and transformed back on the way out. The products of a
@@ -15,6 +16,7 @@ namespace {
 
 // One dimension of the input transform, B^T d, on elements `stride` apart.
 template <int F> SP_INLINE void transform_in(const vec *d, vec *out, int stride);
+template <> SP_INLINE void transform_in<1>(const vec *d, vec *out, int) { out[0] = d[0]; }
 template <> SP_INLINE void transform_in<4>(const vec *d, vec *out, int stride) {
     const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride], d4 = d[4 * stride],
               d5 = d[5 * stride];
@@ -36,6 +38,7 @@ template <> SP_INLINE void transform_in<2>(const vec *d, vec *out, int stride) {
 
 // One dimension of the output transform, A^T m.
 template <int F> SP_INLINE void transform_out(const vec *m, int stride, vec *out, int out_stride);
+template <> SP_INLINE void transform_out<1>(const vec *m, int, vec *out, int) { out[0] = m[0]; }
 template <> SP_INLINE void transform_out<4>(const vec *m, int stride, vec *out, int out_stride) {
     const vec m0 = m[0], m1 = m[stride], m2 = m[2 * stride], m3 = m[3 * stride], m4 = m[4 * stride],
               m5 = m[5 * stride];
@@ -51,8 +54,9 @@ template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, 
     out[out_stride] = difference - m[3 * stride];
 }
 
-template <int F, int P> class Winograd {
-    static constexpr int N = F + 2, SLICES = N * N;
+// Tiles of FY x FX pixels; a dimension of 1 is not transformed.
+template <int FY, int FX, int P> class Winograd {
+    static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
     // One instruction reads any halo: asking first whether there is one would cost more.
     static constexpr bool ANY_HALO = WIDTH == LANES;
 
@@ -61,15 +65,15 @@ template <int F, int P> class Winograd {
              const Finish &finish)
         : bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source), target_(target),
           finish_(finish), height_(target.layout.tile_height * finish.pool),
-          width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, F)),
-          across_(divide_up(width_, F)), total_(vectors(target.layout, bench.batch) * down_ * across_),
+          width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
+          across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
           stride_(slice_floats(weights, P)) {
         Reaches reaches(source.layout);
         for (int i = 0; i < down_; i++)
             for (int j = 0; j < across_; j++)
                 for (int k = 0; k < SLICES; k++)
-                    reach_.push_back(reaches.find(F * i - weights.spec.padding[0] + k / N,
-                                                  F * j - weights.spec.padding[1] + k % N));
+                    reach_.push_back(reaches.find(FY * i - weights.spec.padding[0] + k / NX,
+                                                  FX * j - weights.spec.padding[1] + k % NX));
         for (int tile = 0; tile < down_ * across_; tile++) {
             const auto begin = reach_.begin() + tile * SLICES, end = begin + SLICES;
             plain_.push_back(
@@ -154,15 +158,15 @@ template <int F, int P> class Winograd {
 
     template <bool PLAIN>
     void transform_tile(const float *plane, const Reach *reach, int part, float *out) const {
-        vec d[N * N], e[N * N];
-        SP_UNROLL for (int c = 0; c < N; c++) {
-            SP_UNROLL for (int r = 0; r < N; r++)
-                d[r * N + c] = load_pixel<PLAIN>(plane, reach[r * N + c], part);
-            transform_in<F>(d + c, e + c, N);
+        vec d[SLICES], e[SLICES];
+        SP_UNROLL for (int c = 0; c < NX; c++) {
+            SP_UNROLL for (int r = 0; r < NY; r++)
+                d[r * NX + c] = load_pixel<PLAIN>(plane, reach[r * NX + c], part);
+            transform_in<FY>(d + c, e + c, NX);
         }
-        SP_UNROLL for (int r = 0; r < N; r++) {
-            transform_in<F>(e + r * N, d + r * N, 1);
-            SP_UNROLL for (int c = 0; c < N; c++) store(out + (r * N + c) * stride_, d[r * N + c]);
+        SP_UNROLL for (int r = 0; r < NY; r++) {
+            transform_in<FX>(e + r * NX, d + r * NX, 1);
+            SP_UNROLL for (int c = 0; c < NX; c++) store(out + (r * NX + c) * stride_, d[r * NX + c]);
         }
     }
 
@@ -184,41 +188,41 @@ template <int F, int P> class Winograd {
                 const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
                 for (int part = 0; part < PARTS; part++)
                     untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH,
-                                     weights_.bias[k], F * (tile / across_), F * (tile % across_),
+                                     weights_.bias[k], FY * (tile / across_), FX * (tile % across_),
                                      target_.at(v, k) + part * WIDTH);
             }
     }
 
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
-        vec m[N * N], e[F * N], out[F * F];
-        SP_UNROLL for (int c = 0; c < N; c++) {
-            SP_UNROLL for (int r = 0; r < N; r++) m[r * N + c] = load(product + (r * N + c) * stride_);
-            transform_out<F>(m + c, N, e + c, N);
+        vec m[SLICES], e[FY * NX], out[FY * FX];
+        SP_UNROLL for (int c = 0; c < NX; c++) {
+            SP_UNROLL for (int r = 0; r < NY; r++) m[r * NX + c] = load(product + (r * NX + c) * stride_);
+            transform_out<FY>(m + c, NX, e + c, NX);
         }
-        SP_UNROLL for (int r = 0; r < F; r++) transform_out<F>(e + r * N, 1, out + r * F, 1);
-        if (finish_.pool == 2) {
-            SP_UNROLL for (int r = 0; r < F / 2; r++)
-                SP_UNROLL for (int c = 0; c < F / 2; c++) {
-                    const vec *o = out + 2 * r * F + 2 * c;
-                    out[r * (F / 2) + c] = maximum(maximum(o[0], o[1]), maximum(o[F], o[F + 1]));
-                }
-            store_pixels<F / 2>(out, bias, y / 2, x / 2, plane);
-        } else {
-            store_pixels<F>(out, bias, y, x, plane);
-        }
+        SP_UNROLL for (int r = 0; r < FY; r++) transform_out<FX>(e + r * NX, 1, out + r * FX, 1);
+        if constexpr (FY > 1 && FX > 1)
+            if (finish_.pool == 2) {
+                SP_UNROLL for (int r = 0; r < FY / 2; r++)
+                    SP_UNROLL for (int c = 0; c < FX / 2; c++) {
+                        const vec *o = out + 2 * r * FX + 2 * c;
+                        out[r * (FX / 2) + c] = maximum(maximum(o[0], o[1]), maximum(o[FX], o[FX + 1]));
+                    }
+                return store_pixels<FY / 2, FX / 2>(out, bias, y / 2, x / 2, plane);
+            }
+        store_pixels<FY, FX>(out, bias, y, x, plane);
     }
 
-    // S x S pixels, as far as they lie in the tile.
-    template <int S>
+    // SY x SX pixels, as far as they lie in the tile.
+    template <int SY, int SX>
     SP_INLINE void store_pixels(const vec *out, float bias, int y, int x, float *plane) const {
         const int width = target_.layout.tile_width, height = target_.layout.tile_height;
         const vec lower = all(finish_.lower), upper = all(finish_.upper);
         float *at = plane + (size_t(y) * width + x) * LANES;
-        const bool inside = y + S <= height && x + S <= width;
-        SP_UNROLL for (int r = 0; r < S; r++)
-            SP_UNROLL for (int c = 0; c < S; c++)
+        const bool inside = y + SY <= height && x + SX <= width;
+        SP_UNROLL for (int r = 0; r < SY; r++)
+            SP_UNROLL for (int c = 0; c < SX; c++)
                 if (inside || (y + r < height && x + c < width))
-                    store(at + (r * width + c) * LANES, clamp(out[r * S + c] + bias, lower, upper));
+                    store(at + (r * width + c) * LANES, clamp(out[r * SX + c] + bias, lower, upper));
     }
 };
 
@@ -227,10 +231,15 @@ template <int F, int P> class Winograd {
 void winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
               const View &target, const Finish &finish) {
     for_panel(panel, [&](auto P) {
-        if (weights.spec.method == SP_WINOGRAD4)
-            Winograd<4, P.value>(bench, weights, source, target, finish).run();
+        const WinogradTile tile = winograd_tile(weights.spec);
+        if (tile.height == 1)
+            Winograd<1, 4, P.value>(bench, weights, source, target, finish).run();
+        else if (tile.width == 1)
+            Winograd<4, 1, P.value>(bench, weights, source, target, finish).run();
+        else if (tile.height == 2)
+            Winograd<2, 2, P.value>(bench, weights, source, target, finish).run();
         else
-            Winograd<2, P.value>(bench, weights, source, target, finish).run();
+            Winograd<4, 4, P.value>(bench, weights, source, target, finish).run();
     });
 }
 

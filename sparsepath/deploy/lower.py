@@ -1,18 +1,15 @@
-"""From nodes of a graph to calls of native kernels, for maps of one size."""
+"""A program under construction: where the values of a graph lie, and the table of what lowers."""
 
-from collections.abc import Callable, Mapping
-from math import inf
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from sparsepath.deploy.graph import Node
-from sparsepath.deploy.kernels import Conv, Linear, Pair
+from sparsepath.deploy.kernels import Conv, Linear
 from sparsepath.deploy.maps import Map, Plain
-from sparsepath.deploy.program import Clamp, Program
+from sparsepath.deploy.program import Program
 
-CLAMPS: Mapping[str | None, Clamp] = {None: (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0)}
 Place = Map | Plain
 
 
@@ -29,13 +26,14 @@ class Builder:
         weights: Callable[[Node], Conv | Linear],
         *,
         grid: int,
-        panel: Callable[[Node], int],
+        panel: Callable[[Node], int] = lambda node: 0,
     ) -> None:
         """`weights` and `panel` give a layer's packed weights and how many vectors it takes."""
         self.program = program
         self.weights, self.panel = weights, panel
         self.grid = grid
         self.places: dict[str, Place] = {}
+        self.targets: dict[str, Map] = {}
         self._left: dict[str, Plain] = {}
         self._entered: dict[str, Map] = {}
 
@@ -47,6 +45,10 @@ class Builder:
         """Append the calls that compute a node."""
         self.places[node.name] = LOWERINGS[node.op](self, node)
 
+    def into(self, node: Node) -> Map | None:
+        """Where a node should write: its part of a concatenation that then copies nothing."""
+        return self.targets.get(node.name)
+
     def map(self, name: str) -> Map:
         """A value in the lane layout."""
         place = self.places[name]
@@ -55,7 +57,8 @@ class Builder:
         if name not in self._entered:
             if len(place.shape) != 3:
                 raise Unfit("its input is no map")
-            self._entered[name] = self.program.enter(place, grid=self.grid)
+            target = self.targets.get(name)
+            self._entered[name] = self.program.enter(place, grid=self.grid, into=target)
         return self._entered[name]
 
     def plain(self, name: str) -> Plain:
@@ -66,6 +69,31 @@ class Builder:
         if name not in self._left:
             self._left[name] = self.program.leave(place)
         return self._left[name]
+
+    def join(self, nodes: Sequence[Node], layouts: Mapping[str, Map]) -> None:
+        """Let concatenations be written part by part, given where all lay in an earlier program.
+
+        The last comes first: one that is itself a part of a later one gets its place in there.
+        """
+        for node in reversed(nodes):
+            maps = [layouts.get(name) for name in node.inputs]
+            own = layouts.get(node.name)
+            if node.op != "cat" or own is None or any(m is None for m in maps):
+                continue
+            if node.name not in self.targets:
+                self.targets[node.name] = self.program.buffer(own.channels, own.layout)
+            target, first = self.targets[node.name], 0
+            for name, part in zip(node.inputs, maps, strict=True):
+                assert part is not None
+                if part.layout == own.layout:
+                    self.targets.setdefault(name, target.part(first, part.channels))
+                first += part.channels
+
+    @property
+    def maps(self) -> Mapping[str, Map]:
+        """Every value that lies in the lanes."""
+        inside = {name: x for name, x in self.places.items() if isinstance(x, Map)}
+        return {**inside, **self._entered}
 
 
 Lowering = Callable[[Builder, Node], Place]
@@ -80,186 +108,6 @@ def lowers(*ops: str) -> Callable[[Lowering], Lowering]:
         return lowering
 
     return register
-
-
-def _clamp(node: Node) -> Clamp:
-    activation = node.attributes.get("activation")
-    assert activation is None or isinstance(activation, str)
-    return CLAMPS[activation]
-
-
-def _pair(x: Any) -> Pair:
-    height, width = x
-    return int(height), int(width)
-
-
-def _size(place: Map) -> Pair:
-    return place.layout.height, place.layout.width
-
-
-@lowers("conv")
-def _conv(builder: Builder, node: Node) -> Place:
-    source, conv = builder.map(node.inputs[0]), builder.weights(node)
-    assert isinstance(conv, Conv)
-    after = conv.size_after(*_size(source))
-    pool = node.attributes.get("pool")
-    options: dict[str, Any] = {"clamp": _clamp(node), "panel": builder.panel(node)}
-    if not isinstance(pool, tuple):
-        return builder.program.conv(source, conv, **options)
-    odd = after[0] % 2 or after[1] % 2
-    if not (odd and pool[1]) and min(after) >= 2:
-        return builder.program.conv(source, conv, pool=True, **options)
-    # Rounded up: the last windows stand over the edge.
-    wide = builder.program.conv(source, conv, **options)
-    return _max_pool(builder, wide, (2, 2), (2, 2), (0, 0), ceil_mode=bool(pool[1]))
-
-
-def _max_pool(
-    builder: Builder, source: Map, window: Pair, stride: Pair, padding: Pair, *, ceil_mode: bool
-) -> Map:
-    size = []
-    for axis, length in enumerate(_size(source)):
-        room = length + 2 * padding[axis] - window[axis]
-        count = (-(-room // stride[axis]) if ceil_mode else room // stride[axis]) + 1
-        # No window may begin beyond the image: torch's rule.
-        if ceil_mode and (count - 1) * stride[axis] >= length + padding[axis]:
-            count -= 1
-        size.append(count)
-    if min(size) < 1:
-        raise Unfit("its window is larger than the map")
-    return builder.program.max_pool(
-        source, window, stride=stride, padding=padding, size=_pair(size)
-    )
-
-
-@lowers("max_pool")
-def _lower_max_pool(builder: Builder, node: Node) -> Place:
-    attributes = node.attributes
-    if attributes["dilation"] != (1, 1):
-        raise Unfit("its window is dilated")
-    window, stride, padding = (_pair(attributes[k]) for k in ("kernel_size", "stride", "padding"))
-    source = builder.map(node.inputs[0])
-    ceil_mode = bool(attributes["ceil_mode"])
-    return _max_pool(builder, source, window, stride, padding, ceil_mode=ceil_mode)
-
-
-@lowers("avg_pool")
-def _avg_pool(builder: Builder, node: Node) -> Place:
-    attributes = node.attributes
-    if attributes["ceil_mode"] or attributes["divisor_override"] is not None:
-        raise Unfit("it averages in an unusual way")
-    return builder.program.avg_pool(
-        builder.map(node.inputs[0]),
-        _pair(attributes["kernel_size"]),
-        stride=_pair(attributes["stride"]),
-        padding=_pair(attributes["padding"]),
-        count_padding=bool(attributes["count_include_pad"]),
-    )
-
-
-@lowers("adaptive_avg_pool", "adaptive_max_pool")
-def _adaptive_pool(builder: Builder, node: Node) -> Place:
-    source = builder.map(node.inputs[0])
-    wanted = node.attributes["output_size"]
-    assert isinstance(wanted, tuple)
-    size = [now if n is None else int(str(n)) for n, now in zip(wanted, _size(source), strict=True)]
-    if size == [1, 1] and node.op == "adaptive_avg_pool":
-        return Plain(builder.program.mean(source).slot, (source.channels, 1, 1))
-    if any(now % n for n, now in zip(size, _size(source), strict=True)):
-        raise Unfit("its windows differ in size")
-    window = _pair([now // n for n, now in zip(size, _size(source), strict=True)])
-    if node.op == "adaptive_max_pool":
-        return builder.program.max_pool(source, window, stride=window)
-    return builder.program.avg_pool(source, window, stride=window)
-
-
-@lowers("mean")
-def _mean(builder: Builder, node: Node) -> Place:
-    dims = node.attributes["dim"]
-    assert isinstance(dims, tuple)
-    if {int(str(d)) % 4 for d in dims} != {2, 3}:
-        raise Unfit("it takes the mean along other axes")
-    source = builder.map(node.inputs[0])
-    mean = builder.program.mean(source)
-    return Plain(mean.slot, (source.channels, 1, 1)) if node.attributes["keepdim"] else mean
-
-
-@lowers("add")
-def _add(builder: Builder, node: Node) -> Place:
-    if len(node.inputs) != 2:
-        raise Unfit("it adds a number")
-    first, second = (builder.map(name) for name in node.inputs)
-    if (first.channels, _size(first)) != (second.channels, _size(second)):
-        raise Unfit("it broadcasts")
-    return builder.program.add(first, second, clamp=_clamp(node))
-
-
-@lowers("affine")
-def _affine(builder: Builder, node: Node) -> Place:
-    scale, shift = node.arrays["scale"], node.arrays["shift"]
-    return builder.program.affine(builder.map(node.inputs[0]), scale, shift, clamp=_clamp(node))
-
-
-@lowers("relu", "relu6")
-def _relu(builder: Builder, node: Node) -> Place:
-    return builder.program.affine(builder.map(node.inputs[0]), clamp=CLAMPS[node.op])
-
-
-@lowers("cat")
-def _cat(builder: Builder, node: Node) -> Place:
-    maps = [builder.map(name) for name in node.inputs]
-    if node.attributes["dim"] not in (1, -3) or len({_size(x) for x in maps}) != 1:
-        raise Unfit("it joins along another axis")
-    return builder.program.concat(maps)
-
-
-@lowers("index")
-def _index(builder: Builder, node: Node) -> Place:
-    slices = node.attributes["slices"]
-    assert isinstance(slices, tuple)
-    starts = {part[:2] for part in slices if isinstance(part, tuple)}
-    steps = [part[2] or 1 for part in slices if isinstance(part, tuple)]
-    if len(slices) > 4 or starts != {(None, None)} or steps[:2] not in ([1, 1], [1]):
-        raise Unfit("it takes other parts than every so-manieth pixel")
-    source = builder.map(node.inputs[0])
-    stride = _pair([*steps[2:], 1, 1][:2])
-    size = _pair([-(-now // n) for n, now in zip(stride, _size(source), strict=True)])
-    # Every so-manieth pixel is the largest of a window of one.
-    return builder.program.max_pool(source, (1, 1), stride=stride, size=size)
-
-
-@lowers("pad")
-def _pad(builder: Builder, node: Node) -> Place:
-    room = [int(str(n)) for n in node.attributes["pad"]]  # type: ignore[union-attr]
-    value = node.attributes["value"]
-    if node.attributes["mode"] != "constant" or value not in (None, 0) or len(room) != 6:
-        raise Unfit("it pads something else than channels by zeros")
-    if any(room[:4]) or min(room) < 0:
-        raise Unfit("it pads something else than channels by zeros")
-    source = builder.map(node.inputs[0])
-    zeros = [
-        builder.program.conv(source, Conv(torch.zeros(count, source.channels, 1, 1)))
-        for count in room[4:]
-        if count
-    ]
-    return builder.program.concat([*zeros[: bool(room[4])], source, *zeros[bool(room[4]) :]])
-
-
-@lowers("flatten", "reshape")
-def _flatten(builder: Builder, node: Node) -> Place:
-    rows = {"start_dim": 1, "end_dim": -1}
-    if node.attributes != rows and node.attributes.get("shape") != (0, -1):
-        raise Unfit("it does not make rows")
-    return builder.program.flatten(builder.plain(node.inputs[0]))
-
-
-@lowers("linear")
-def _linear(builder: Builder, node: Node) -> Place:
-    source, linear = builder.plain(node.inputs[0]), builder.weights(node)
-    assert isinstance(linear, Linear)
-    if source.shape != (linear.in_channels,):
-        raise Unfit("its input is no row")
-    return builder.program.linear(source, linear, clamp=_clamp(node))
 
 
 def fits(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> str | None:

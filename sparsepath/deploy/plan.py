@@ -15,6 +15,10 @@ ONE = (Lanes(4, 1),)
 MANY = (Lanes(1, 16), Lanes(1, 32), Lanes(2, 8), Lanes(2, 16), Lanes(4, 4), Lanes(4, 8))
 
 
+# Smaller tiles than these would be computed for nothing.
+TILES = {"winograd4": 4, "winograd2": 2}
+
+
 @dataclass(frozen=True)
 class Plan:
     """Where every node runs and in which lanes, or which dense runtime takes the whole."""
@@ -84,5 +88,5 @@ def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
     able = methods(node)
     if "winograd4" in able:
         edge = min(-(-side // lanes.grid) for side in shapes[node.inputs[0]][2:])
-        able = able if edge >= 4 else able[1:] if edge >= 2 else able[2:]
+        able = tuple(m for m in able if edge >= TILES.get(m, 1))
     return Choice(able[0], "by rule")

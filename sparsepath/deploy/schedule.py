@@ -6,10 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
+from sparsepath.deploy import lowerings as lowerings  # fills the table of lowerings
 from sparsepath.deploy.choices import Choice, Lanes, Weights
 from sparsepath.deploy.graph import Graph, Value, mapped
 from sparsepath.deploy.lower import Builder, Unfit
-from sparsepath.deploy.maps import Plain
+from sparsepath.deploy.maps import Map, Plain
 from sparsepath.deploy.program import Program
 from sparsepath.deploy.segments import Segment, cut, run_in_torch
 from sparsepath.errors import BadInput
@@ -97,20 +98,27 @@ def _native(
     weights: Weights,
     threads: int,
 ) -> Native:
-    program = Program(threads=threads, group=lanes.group)
-    builder = Builder(
-        program,
-        lambda node: weights.of(node, choices[node.name].method),
-        grid=lanes.grid,
-        panel=lambda node: choices[node.name].panel,
-    )
-    for name in segment.inputs:
-        builder.input(name, shapes[name][1:])
-    for node in segment.nodes:
-        try:
-            builder.add(node)
-        except (Unfit, BadInput) as error:
-            raise _Refused(node.name, str(error)) from error
+    def built(layouts: Mapping[str, Map]) -> Builder:
+        builder = Builder(
+            Program(threads=threads, group=lanes.group),
+            lambda node: weights.of(node, choices[node.name].method),
+            grid=lanes.grid,
+            panel=lambda node: choices[node.name].panel,
+        )
+        for name in segment.inputs:
+            builder.input(name, shapes[name][1:])
+        builder.join(segment.nodes, layouts)
+        for node in segment.nodes:
+            try:
+                builder.add(node)
+            except (Unfit, BadInput) as error:
+                raise _Refused(node.name, str(error)) from error
+        return builder
+
+    builder = built({})
+    if any(node.op == "cat" for node in segment.nodes):
+        builder = built(builder.maps)  # now that all layouts are known
+    program = builder.program
     given: dict[int, int] = {}
     views = []
     for name in segment.outputs:

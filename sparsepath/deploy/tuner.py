@@ -80,7 +80,8 @@ class Tuner:
         few = [x[: max(FEW, plan.lanes.group)] for x in self.example]
         kinds: dict[str, list[Node]] = {}
         for node in self.planner.graph:
-            if plan.choices[node.name].method in methods(node)[:3] and len(methods(node)) > 1:
+            able = methods(node)
+            if plan.choices[node.name].method in able and len(able) > 1:
                 kinds.setdefault(described(node, self.shapes[node.inputs[0]][1:]), []).append(node)
         for kind, nodes in kinds.items():
             plans = {method: _with(plan, nodes, method) for method in methods(nodes[0])}

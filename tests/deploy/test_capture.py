@@ -139,7 +139,17 @@ def counted(self, x):
     return x * height + rows
 
 
+def joined(self, x):
+    a, b = self.a(x), self.b(x)
+    c = torch.cat((a, b, a), 1)
+    d = torch.cat((x, c, b.relu(), self.pool(c)), 1)
+    return self.c(d), c, torch.cat((c, a), 1), torch.cat((self.a(b), d), 1)
+
+
 KNOWN = {
+    "concatenations": Model(
+        joined, a=conv(), b=conv(size=1, padding=0), c=conv(32, 3), pool=nn.MaxPool2d(3, 1, 1)
+    ),
     "strides": Model(lambda self, x: self.a(x), a=conv(stride=2, dilation=2, groups=2)),
     "even same": Model(lambda self, x: self.a(x), a=conv(size=4, padding="same")),
     "odd same": Model(lambda self, x: self.a(x), a=conv(size=(3, 5), padding="same", dilation=2)),

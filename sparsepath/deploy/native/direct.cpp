@@ -9,11 +9,11 @@
 namespace sparsepath {
 namespace {
 
-template <int P> class Direct {
+class Direct {
   public:
-    Direct(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
-           const Finish &finish)
-        : bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish),
+    Direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
+           const View &target, const Finish &finish)
+        : P(panel), bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish),
           taps_(taps(weights.spec)), positions_(positions(target.layout)),
           total_(vectors(target.layout, bench.batch) * positions_) {
         const sp_conv_spec &s = weights.spec;
@@ -59,6 +59,7 @@ template <int P> class Direct {
     }
 
   private:
+    const int P;  // output pixels in a panel
     Bench bench_;
     const sp_weights &weights_;
     View source_, target_;
@@ -99,7 +100,7 @@ template <int P> class Direct {
             if (tap < MOST_TAPS && run[tap]) {
                 const float *in = source_.at(item / positions_, channel) +
                                   reach_[size_t(item % positions_) * taps_ + tap].offset;
-                SP_UNROLL for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
+                for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
                 continue;
             }
             for (int p = 0; p < here; p++) {
@@ -118,13 +119,13 @@ template <int P> class Direct {
         float *products = this->products(scratch);
         const float *before = &set == &weights_.sets.front() ? nullptr : products;
         if (&set != &weights_.sets.back() || !side_by_side(panel)) {
-            multiply<P>({&set, 0, first, last, scratch, before, products, P * LANES, nullptr, nullptr, 0});
+            multiply(P, {&set, 0, first, last, scratch, before, products, size_t(P) * LANES, nullptr, nullptr, 0});
             return;
         }
         const int item = panel * P;
         const Ending ending{weights_.bias.data(), finish_.lower, finish_.upper, weights_.spec.out_channels};
         float *out = target_.at(item / positions_, 0) + size_t(item % positions_) * LANES;
-        multiply<P>({&set, 0, first, last, scratch, before, out, target_.plane, &ending, nullptr, 0});
+        multiply(P, {&set, 0, first, last, scratch, before, out, target_.plane, &ending, nullptr, 0});
     }
 
     // Products that lie elsewhere are brought to the target one by one.
@@ -149,7 +150,7 @@ template <int P> class Direct {
 
 void direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
             const View &target, const Finish &finish) {
-    for_panel(panel, [&](auto P) { Direct<P.value>(bench, weights, source, target, finish).run(); });
+    Direct(bench, weights, panel, source, target, finish).run();
 }
 
 }  // namespace sparsepath

@@ -5,11 +5,11 @@
 namespace sparsepath {
 namespace {
 
-template <int P> class Linear {
+class Linear {
   public:
-    Linear(const Bench &bench, const sp_weights &weights, const float *source, float *target,
-           const Finish &finish)
-        : bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish) {}
+    Linear(const Bench &bench, const sp_weights &weights, int panel, const float *source,
+           float *target, const Finish &finish)
+        : P(panel), bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish) {}
 
     void run() const {
         const size_t each = scratch_floats(weights_, P);
@@ -20,8 +20,8 @@ template <int P> class Linear {
             const int first = panel * P * LANES, here = std::min(P * LANES, bench_.batch - first);
             for (const Steps &set : weights_.sets) {
                 fill(set, scratch, first, here);
-                multiply<P>({&set, 0, 0, int(set.blocks.size()), scratch,
-                             &set == &weights_.sets[0] ? nullptr : products, products, P * LANES,
+                multiply(P, {&set, 0, 0, int(set.blocks.size()), scratch,
+                             &set == &weights_.sets[0] ? nullptr : products, products, size_t(P) * LANES,
                              nullptr, nullptr, 0});
             }
             empty(products, first, here);
@@ -29,6 +29,7 @@ template <int P> class Linear {
     }
 
   private:
+    const int P;  // vectors of 16 images in a panel
     Bench bench_;
     const sp_weights &weights_;
     const float *source_;
@@ -59,12 +60,8 @@ template <int P> class Linear {
 
 void linear(const Bench &bench, const sp_weights &weights, const float *source, float *target,
             const Finish &finish) {
-    if (bench.batch <= LANES)
-        Linear<1>(bench, weights, source, target, finish).run();
-    else if (bench.batch <= 2 * LANES)
-        Linear<2>(bench, weights, source, target, finish).run();
-    else
-        Linear<4>(bench, weights, source, target, finish).run();
+    const int vectors = divide_up(bench.batch, LANES), panel = vectors <= 2 ? vectors : 4;
+    Linear(bench, weights, panel, source, target, finish).run();
 }
 
 }  // namespace sparsepath

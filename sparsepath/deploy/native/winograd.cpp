@@ -55,15 +55,15 @@ template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, 
 }
 
 // Tiles of FY x FX pixels; a dimension of 1 is not transformed.
-template <int FY, int FX, int P> class Winograd {
+template <int FY, int FX> class Winograd {
     static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
     // One instruction reads any halo: asking first whether there is one would cost more.
     static constexpr bool ANY_HALO = WIDTH == LANES;
 
   public:
-    Winograd(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
-             const Finish &finish)
-        : bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source), target_(target),
+    Winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
+             const View &target, const Finish &finish)
+        : P(panel), bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source), target_(target),
           finish_(finish), height_(target.layout.tile_height * finish.pool),
           width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
           across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
@@ -118,6 +118,7 @@ template <int FY, int FX, int P> class Winograd {
     }
 
   private:
+    const int P;  // tile vectors in a panel
     Bench bench_;
     const sp_weights &weights_;
     const Steps &steps_;
@@ -174,8 +175,8 @@ template <int FY, int FX, int P> class Winograd {
     void multiply_slices(const float *panels, float *products, int first, int last) const {
         for (int t = first; t < last; t++) {
             const float *panel = panels + t * stride_, *next = t + 1 < last ? panel + stride_ : nullptr;
-            multiply<P>({&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
-                         products + t * stride_, P * LANES, nullptr, next,
+            multiply(P, {&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
+                         products + t * stride_, size_t(P) * LANES, nullptr, next,
                          (steps_.columns.size() + 1) * P});
         }
     }
@@ -230,17 +231,15 @@ template <int FY, int FX, int P> class Winograd {
 
 void winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
               const View &target, const Finish &finish) {
-    for_panel(panel, [&](auto P) {
-        const WinogradTile tile = winograd_tile(weights.spec);
-        if (tile.height == 1)
-            Winograd<1, 4, P.value>(bench, weights, source, target, finish).run();
-        else if (tile.width == 1)
-            Winograd<4, 1, P.value>(bench, weights, source, target, finish).run();
-        else if (tile.height == 2)
-            Winograd<2, 2, P.value>(bench, weights, source, target, finish).run();
-        else
-            Winograd<4, 4, P.value>(bench, weights, source, target, finish).run();
-    });
+    const WinogradTile tile = winograd_tile(weights.spec);
+    if (tile.height == 1)
+        Winograd<1, 4>(bench, weights, panel, source, target, finish).run();
+    else if (tile.width == 1)
+        Winograd<4, 1>(bench, weights, panel, source, target, finish).run();
+    else if (tile.height == 2)
+        Winograd<2, 2>(bench, weights, panel, source, target, finish).run();
+    else
+        Winograd<4, 4>(bench, weights, panel, source, target, finish).run();
 }
 
 }  // namespace sparsepath

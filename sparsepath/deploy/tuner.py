@@ -45,7 +45,12 @@ class Tuner:
         seconds = self._seconds(f"whole, {_digest(plan)}", works)
         best = _least(seconds)
         if best != "native":
-            plan = self.planner.whole(best, f"{best} was faster for the whole")
+            faster = self.planner.whole(best, f"{best} was faster for the whole")
+            choices = {
+                name: replace(choice, seconds=plan.choices[name].seconds)
+                for name, choice in faster.choices.items()
+            }
+            plan = replace(faster, choices=choices)
         return replace(plan, seconds=seconds)
 
     def _by_layer(self, lanes: Lanes) -> Plan:
@@ -72,8 +77,9 @@ class Tuner:
         best = min(methods(node), key=lambda method: seconds[method])
         if seconds["torch"] + way < GAIN * seconds[best]:
             best = "torch"
-        spoken = ", ".join(f"{name} {1e6 * x:.0f} us" for name, x in seconds.items())
-        return Choice(best, f"of {spoken}")
+        per_image = {name: x / lanes.group for name, x in seconds.items()}
+        spoken = ", ".join(f"{name} {1e6 * x:.0f}" for name, x in per_image.items())
+        return Choice(best, f"us an image: {spoken}", seconds=per_image)
 
     def _refined(self, plan: Plan) -> Plan:
         """Each kind of layer as it is fastest inside the network, where caches are not its own."""

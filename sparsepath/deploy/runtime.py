@@ -59,7 +59,7 @@ def compile(
             captured,
             inputs,
             threads=threads,
-            times=Times(None if cache is None else Path(cache)) if tune else None,
+            times=_times(cache, threads) if tune else None,
             strict=strict,
             native_only=native_only,
         )
@@ -177,6 +177,11 @@ class Runtime:
     def _note(self, note: str) -> None:
         self._notes = (*self._notes, note)
         log.warning("%s", note)
+
+
+def _times(cache: str | Path | None, threads: int) -> Times:
+    alone = threads == 1 and torch.get_num_threads() == 1
+    return Times(None if cache is None else Path(cache), alone=alone)
 
 
 def cores() -> int:

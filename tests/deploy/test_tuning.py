@@ -5,6 +5,7 @@ import logging
 
 import pytest
 import torch
+from torch import nn
 
 from sparsepath.deploy import kernels, tuning
 from sparsepath.deploy.capture import capture
@@ -190,6 +191,26 @@ def test_the_dense_choice_of_torch_has_the_same_function(name):
     for size in sizes(name):
         images = torch.randn(3, 3, size, size)
         assert error(dense(images), exact(model, images)) < 1e-5
+
+
+def test_onnxruntime_leaves_what_it_cannot_take_to_torch():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    dense = in_onnxruntime(folded(capture(model)), [IMAGES], 1)
+    with torch.no_grad():
+        torch.testing.assert_close(dense(IMAGES[0]), model(IMAGES[0]))
+        torch.testing.assert_close(dense(IMAGES.transpose(2, 3)), model(IMAGES.transpose(2, 3)))
+    with pytest.raises(RuntimeError, match="channels"):
+        dense(IMAGES[:, :2])
+
+
+def test_an_example_without_a_batch_is_tuned_too(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    runtime = compile(model, IMAGES[0], cache=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES[1]), model(IMAGES[1]))
+        torch.testing.assert_close(runtime(IMAGES), model(IMAGES), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", BUILDERS)

@@ -57,6 +57,7 @@ _NAMES = {
         "weighted",
     ),
     "concave": ("MCP", "SCAD", "LogSum"),
+    "deploy": (),
     "errors": ("BadInput",),
     "guard": ("mean_norm_guard",),
     "metrics": ("macs", "sparsity"),

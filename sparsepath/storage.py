@@ -59,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or say which file is damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(
             f"{str(path)!r} cannot be read as JSON ({error}); restore or delete it."
         ) from error

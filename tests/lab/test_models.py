@@ -69,6 +69,19 @@ def test_low_rank_branches_stand_side_by_side():
     torch.testing.assert_close(maps[:, 48:], layer.vertical(images))
 
 
+def test_low_rank_branches_are_the_same_as_one_convolution():
+    layer = LowRankCNN().get_submodule("conv2").double()
+    images = torch.randn(2, 96, 8, 8, dtype=torch.float64)
+    apart, together = layer(images), layer.as_one(images)
+    torch.testing.assert_close(apart, together)
+    weights = list(layer.parameters())
+    for one, other in zip(
+        *(torch.autograd.grad(maps.square().sum(), weights) for maps in (apart, together)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("size", [28, 32])
 @pytest.mark.parametrize("name", NETWORKS)

@@ -1,0 +1,69 @@
+"""Where a node runs and how: the method, the lanes, and the weights packed for them."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sparsepath.deploy.graph import Node
+from sparsepath.deploy.kernels import Conv, Linear
+
+Method = Literal["winograd4", "winograd2", "direct", "depthwise", "linear", "native", "torch"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where a node runs, how, and why."""
+
+    method: Method
+    why: str
+    panel: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """for one image by each method, where that was measured"""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """How a batch is laid out: tiles of a side, and images that go through together."""
+
+    grid: int
+    group: int
+
+
+class Weights:
+    """Packed weights by layer and method, each packed once and shared by all programs."""
+
+    def __init__(self) -> None:
+        """Nothing is packed before it is asked for."""
+        self._packed: dict[tuple[str, Method], Conv | Linear] = {}
+        self._lock = threading.Lock()
+
+    def of(self, node: Node, method: Method) -> Conv | Linear:
+        """A layer's weights for a method."""
+        with self._lock:
+            key = (node.name, method)
+            if key not in self._packed:
+                self._packed[key] = _packed(node, method)
+            return self._packed[key]
+
+    def forget_all_but(self, *plans: Mapping[str, Choice]) -> None:
+        """Let go of what was packed only to be measured."""
+        with self._lock:
+            kept = {(name, choice.method) for plan in plans for name, choice in plan.items()}
+            self._packed = {key: x for key, x in self._packed.items() if key in kept}
+
+    @property
+    def bytes(self) -> int:
+        """The memory that all packed weights take."""
+        return sum(packed.bytes for packed in self._packed.values())
+
+
+def _packed(node: Node, method: Method) -> Conv | Linear:
+    weight, bias = node.arrays["weight"], node.arrays.get("bias")
+    if node.op == "linear":
+        return Linear(weight, bias)
+    shape: Mapping[str, Any] = {
+        key: node.attributes[key] for key in ("stride", "padding", "dilation", "groups")
+    }
+    assert method in ("winograd4", "winograd2", "direct", "depthwise")
+    return Conv(weight, bias, method=method, **shape)

@@ -1,0 +1,151 @@
+"""A network as a small graph of named operations, in the order in which they run."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparsepath.errors import BadInput
+
+Attribute = None | bool | int | float | str | tuple["Attribute", ...]
+Arrays = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a node gave, or an input of the graph, by name."""
+
+    name: str
+
+
+def mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
+    """The same tuples, lists, dicts and slices with every leaf replaced."""
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*(mapped(part, function) for part in structure))
+    if isinstance(structure, (tuple, list)):
+        return type(structure)(mapped(part, function) for part in structure)
+    if isinstance(structure, dict):
+        return type(structure)((key, mapped(part, function)) for key, part in structure.items())
+    if isinstance(structure, slice):
+        return slice(
+            *(mapped(x, function) for x in (structure.start, structure.stop, structure.step))
+        )
+    return function(structure)
+
+
+def values_in(structure: Any) -> tuple[Value, ...]:
+    """Every value that a structure names, once, in order."""
+    found: dict[Value, None] = {}
+    mapped(structure, lambda leaf: found.setdefault(leaf) if isinstance(leaf, Value) else None)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A piece that only torch can run: a function and its arguments, with values still to come."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    why: str
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The function's result, its values replaced by `inputs` in the order of `values_in`."""
+        given = dict(zip(self.values, inputs, strict=True))
+        filled = mapped(
+            (self.arguments, dict(self.keywords)),
+            lambda leaf: given[leaf] if isinstance(leaf, Value) else leaf,
+        )
+        return self.function(*filled[0], **filled[1])
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The values it reads."""
+        return values_in((self.arguments, dict(self.keywords)))
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation: its inputs by name, its JSON-like attributes and its parameter arrays.
+
+    Any node may carry two more attributes that fusing sets: `activation`, the name of an
+    elementwise operation, and `pool`, the side of a max pool; they follow the operation, in turn.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...] = ()
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+    call: Call | None = None
+
+    def __repr__(self) -> str:
+        shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
+        return f"{self.name} = {self.op}({', '.join(self.inputs)}) {dict(self.attributes)} {shapes}"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in the order in which they run, and the structure of values that they give."""
+
+    inputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    output: Any
+
+    def __post_init__(self) -> None:
+        """Refuse a graph that could not run."""
+        known = set(self.inputs)
+        for node in self.nodes:
+            missing = [name for name in node.inputs if name not in known]
+            if missing:
+                raise BadInput(
+                    f"The node {node.name!r} reads {missing}, which nothing before gives."
+                )
+            if node.name in known:
+                raise BadInput(f"The graph names {node.name!r} twice.")
+            known.add(node.name)
+        missing = [name for name in self.outputs if name not in known]
+        if missing:
+            raise BadInput(f"The graph gives {missing}, which none of its nodes makes.")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that the graph gives."""
+        return tuple(value.name for value in values_in(self.output))
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes, first to last."""
+        return iter(self.nodes)
+
+    def __getitem__(self, name: str) -> Node:
+        """The node of that name."""
+        return next(node for node in self.nodes if node.name == name)
+
+    def readers(self) -> Mapping[str, tuple[str, ...]]:
+        """Who reads each value, node by node; the graph's own output is called ''."""
+        found: dict[str, list[str]] = {name: [] for name in self.inputs}
+        for node in self.nodes:
+            found[node.name] = []
+            for name in node.inputs:
+                found[name].append(node.name)
+        for name in self.outputs:
+            found[name].append("")
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    def to(self, dtype: torch.dtype) -> "Graph":
+        """The same graph with every floating-point array in another type."""
+        return replace(
+            self,
+            nodes=tuple(
+                replace(
+                    node,
+                    arrays={
+                        name: array.to(dtype) if array.is_floating_point() else array
+                        for name, array in node.arrays.items()
+                    },
+                )
+                for node in self.nodes
+            ),
+        )

@@ -1,0 +1,301 @@
+"""The native kernels, where the install could build them: packed weights and engines.
+
+`native/sparsepath.h` is the interface that this module binds; `program.py` builds the calls.
+"""
+
+import ctypes
+import math
+import os
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from sparsepath.errors import BadInput, checked_count
+
+Method = Literal["direct", "winograd2", "winograd4", "depthwise"]
+ISA = Literal["avx512", "avx2", "portable"]
+Pair = tuple[int, int]
+PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
+MOST_THREADS = 1024
+VERSION = 1
+# Forces the instruction set of every engine that does not ask for one itself.
+ISA_VARIABLE = "SPARSEPATH_ISA"
+
+
+class CLayout(Structure):
+    """sp_layout."""
+
+    _fields_ = [(n, c_int32) for n in ("height", "width", "grid", "tile_height", "tile_width")]
+
+
+class CMap(Structure):
+    """sp_map."""
+
+    _fields_ = [
+        *((name, c_int32) for name in ("slot", "first", "channels", "total")),
+        ("layout", CLayout),
+    ]
+
+
+class CCall(Structure):
+    """sp_call."""
+
+    _fields_ = [
+        *((name, c_int32) for name in ("kind", "pool", "panel")),
+        *((name, CMap) for name in ("source", "other", "target")),
+        *((name, c_int32 * 2) for name in ("window", "stride", "padding")),
+        ("count_padding", c_int32),
+        *((name, c_float) for name in ("lower", "upper")),
+        *((name, c_void_p) for name in ("weights", "scale", "shift")),
+    ]
+
+
+class _CSpec(Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("in_channels", "out_channels", "groups")),
+        *((name, c_int32 * 2) for name in ("kernel", "stride", "padding", "dilation")),
+        *((name, c_int32) for name in ("method",)),
+    ]
+
+
+def _load(isa: str) -> tuple[ctypes.CDLL | None, str]:
+    path = Path(__file__).with_name(f"_kernels_{isa}.so")
+    if not path.exists():
+        return None, "the install found no C++ compiler to build them with"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"{path.name} does not load here: {error}"
+    signatures = {
+        "sp_version": (c_int32, []),
+        "sp_best_isa": (c_char_p, []),
+        "sp_pack_conv": (c_void_p, [POINTER(_CSpec), c_void_p, c_void_p]),
+        "sp_pack_linear": (c_void_p, [c_int32, c_int32, c_void_p, c_void_p]),
+        "sp_weights_free": (None, [c_void_p]),
+        "sp_weights_bytes": (c_size_t, [c_void_p]),
+        "sp_engine_create": (c_void_p, [c_int32]),
+        "sp_engine_free": (None, [c_void_p]),
+        "sp_workspace": (c_size_t, [c_void_p, c_int32, c_int32, c_int32]),
+        "sp_run": (
+            None,
+            [c_void_p, c_void_p, c_int32, POINTER(c_void_p), c_int32, c_void_p],
+        ),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    if library.sp_version() != VERSION:
+        return None, f"{path.name} was built from other sources; install sparsepath again"
+    return library, ""
+
+
+# The portable library runs everywhere: it packs the weights and knows what this machine can run.
+_LIBRARY, _MISSING = _load("portable")
+
+
+def why_missing() -> str | None:
+    """Why the kernels cannot run here, or None if they can."""
+    return _MISSING or None
+
+
+def available() -> bool:
+    """Whether the kernels were built and can run here."""
+    return _LIBRARY is not None
+
+
+def library() -> ctypes.CDLL:
+    """The portable library; BadInput says why there is none."""
+    if _LIBRARY is None:
+        raise BadInput(f"The native kernels are not available: {_MISSING}.")
+    return _LIBRARY
+
+
+@cache
+def isas() -> tuple[ISA, ...]:
+    """The instruction sets that run on this machine, best first."""
+    known: tuple[ISA, ...] = get_args(ISA)
+    if _LIBRARY is None:
+        return ()
+    best = _LIBRARY.sp_best_isa().decode()
+    return tuple(isa for isa in known[known.index(best) :] if _load(isa)[0] is not None)
+
+
+class Engine:
+    """Threads and an instruction set; it runs one program at a time."""
+
+    def __init__(self, threads: int = 1, *, isa: ISA | None = None) -> None:
+        """Start the threads; without `isa` it is the best one here."""
+        self._handle: int | None = None
+        if checked_count("threads", threads) > MOST_THREADS:
+            raise BadInput(f"threads must be at most {MOST_THREADS}, not {threads}.")
+        library()
+        wanted = isa or os.environ.get(ISA_VARIABLE) or isas()[0]
+        if wanted not in isas():
+            raise BadInput(
+                f"This machine does not run the instruction set {wanted!r}; it runs {isas()}."
+            )
+        loaded, _ = _load(wanted)
+        assert loaded is not None
+        self.library = loaded
+        self._handle = loaded.sp_engine_create(threads)
+        self.threads, self.isa = threads, wanted
+
+    @property
+    def handle(self) -> int:
+        """The engine on the native side."""
+        assert self._handle is not None
+        return self._handle
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.library.sp_engine_free(self._handle)
+
+
+class _Packed:
+    """Weights in the form that the kernels read; immutable, shared by any number of engines."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._handle: int | None = None
+        self._library = library()
+        self.kept = int(weight.count_nonzero())
+
+    @property
+    def handle(self) -> int:
+        """The packed weights on the native side."""
+        assert self._handle is not None
+        return self._handle
+
+    @property
+    def bytes(self) -> int:
+        """How much memory the packed form takes."""
+        return int(self._library.sp_weights_bytes(self._handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.sp_weights_free(self._handle)
+
+
+class Conv(_Packed):
+    """The packed weights of a convolution, and the arithmetic that runs it."""
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        stride: Pair = (1, 1),
+        padding: Pair = (0, 0),
+        dilation: Pair = (1, 1),
+        groups: int = 1,
+        method: Method = "direct",
+    ) -> None:
+        """Pack weights of the shape (out, in / groups, height, width)."""
+        super().__init__(weight)
+        weight, bias = _plain("weight", weight, 4), _plain_bias(bias, len(weight))
+        self.out_channels, self.in_channels = len(weight), weight.shape[1] * groups
+        self.kernel: Pair = (weight.shape[2], weight.shape[3])
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.method: Method = method
+        self._check()
+        spec = _CSpec(self.in_channels, self.out_channels, groups)
+        for name in ("kernel", "stride", "padding", "dilation"):
+            setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
+        spec.method = get_args(Method).index(method)
+        self._handle = self._library.sp_pack_conv(
+            ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
+        )
+
+    def _check(self) -> None:
+        if self.groups < 1 or self.out_channels % self.groups:
+            raise BadInput(f"{self.out_channels} filters do not divide into {self.groups} groups.")
+        if min(*self.stride, *self.dilation) < 1 or min(self.padding) < 0:
+            raise BadInput(
+                f"stride and dilation must be at least 1 and padding 0, not "
+                f"{self.stride}, {self.dilation} and {self.padding}."
+            )
+        if self.method not in self.methods(self.kernel, self.stride, self.dilation, self.shape):
+            raise BadInput(
+                f"{self.method!r} does not fit a {self.kernel} kernel of stride {self.stride}, "
+                f"dilation {self.dilation} and {self.groups} groups; use 'direct'."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Input channels, output channels and groups."""
+        return self.in_channels, self.out_channels, self.groups
+
+    @property
+    def pools(self) -> bool:
+        """Whether the kernel can take the maximum over 2 x 2 pixels on its way out."""
+        return self.method.startswith("winograd") and self.kernel == (3, 3)
+
+    @staticmethod
+    def methods(
+        kernel: Pair, stride: Pair, dilation: Pair, shape: tuple[int, int, int]
+    ) -> tuple[Method, ...]:
+        """The methods that fit such a layer; `shape` is input channels, output channels, groups."""
+        in_channels, _, groups = shape
+        if groups == in_channels and groups > 1:
+            return ("depthwise", "direct")
+        if stride == dilation == (1, 1) and groups == 1:
+            if kernel == (3, 3):
+                return ("winograd4", "winograd2", "direct")
+            if kernel in ((1, 3), (3, 1)):
+                return ("winograd4", "direct")
+        return ("direct",)
+
+    def size_after(self, height: int, width: int) -> Pair:
+        """The height and width of the result."""
+        after = tuple(
+            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+            for size, kernel, stride, pad, dilation in zip(
+                (height, width), self.kernel, self.stride, self.padding, self.dilation, strict=True
+            )
+        )
+        if min(after) < 1:
+            raise BadInput(
+                f"A {self.kernel} kernel does not fit into a {height} x {width} map "
+                f"padded by {self.padding}."
+            )
+        return after[0], after[1]
+
+
+class Linear(_Packed):
+    """The packed weights of a linear layer."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        """Pack weights of the shape (out, in)."""
+        super().__init__(weight)
+        weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))
+        self.out_channels, self.in_channels = weight.shape
+        self._handle = self._library.sp_pack_linear(
+            self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr()
+        )
+
+
+def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:
+    """`tensor` as contiguous float32 on the CPU."""
+    if tensor.ndim != dimensions or 0 in tensor.shape:
+        raise BadInput(
+            f"{name} must have {dimensions} dimensions, none of them empty, "
+            f"not the shape {tuple(tensor.shape)}."
+        )
+    return tensor.detach().to("cpu", torch.float32).contiguous()
+
+
+def _plain_bias(bias: Tensor | None, length: int) -> Tensor:
+    if bias is None:
+        return torch.zeros(length)
+    bias = _plain("bias", bias, 1)
+    if len(bias) != length:
+        raise BadInput(f"bias must have one value per filter ({length}), not {len(bias)}.")
+    return bias
+
+
+NO_CLAMP = (-math.inf, math.inf)
+RELU = (0.0, math.inf)
+RELU6 = (0.0, 6.0)

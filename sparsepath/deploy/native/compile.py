@@ -1,0 +1,98 @@
+"""Compiles the kernels: one library per instruction set, from the same sources.
+
+    python sparsepath/deploy/native/compile.py            # in place, for work on the sources
+
+The build hook and the tests use the same functions; only the standard library is needed.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FLAGS = [
+    "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=fast", "-fno-math-errno",
+    "-fno-trapping-math", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-psabi",
+]  # fmt: skip
+LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
+X86 = {
+    "avx512": ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mavx2", "-mfma"],
+    "avx2": ["-mavx2", "-mfma"],
+    "portable": [],
+}
+
+
+def compiler() -> list[str] | None:
+    """The C++ compiler's command, or None."""
+    named = os.environ.get("CXX")
+    found = named or shutil.which("c++") or shutil.which("g++")
+    return found.split() if found else None
+
+
+def instruction_sets() -> dict[str, list[str]]:
+    """The flags of each library that is built on this machine."""
+    return X86 if platform.machine() in ("x86_64", "AMD64") else {"portable": []}
+
+
+def sources() -> list[Path]:
+    """All C++ sources."""
+    return sorted(HERE.glob("*.cpp"))
+
+
+def build(
+    command: list[str], targets: dict[Path, list[str]], *, extra: list[Path] | None = None
+) -> None:
+    """Compile all sources into each target with its flags."""
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs, links = [], []
+        for number, (target, flags) in enumerate(targets.items()):
+            objects = []
+            for source in [*sources(), *(extra or [])]:
+                objects.append(str(Path(scratch, f"{number}-{source.stem}.o")))
+                jobs.append(
+                    [
+                        *command,
+                        *FLAGS,
+                        *flags,
+                        "-I",
+                        str(HERE),
+                        "-c",
+                        str(source),
+                        "-o",
+                        objects[-1],
+                    ]
+                )
+            shared = LINK if target.suffix == ".so" else ["-pthread"]
+            links.append([*command, *flags, *shared, *objects, "-o", str(target)])
+        # The longest first: they are the ones of many templates.
+        jobs.sort(key=lambda job: "winograd" not in job[-3])
+        for stage in (jobs, links):
+            list(pool.map(_run, stage))
+
+
+def build_libraries() -> list[Path]:
+    """Build every library of this machine into the package and name them."""
+    command = compiler()
+    if command is None:
+        raise OSError("no C++ compiler was found")
+    targets = {
+        HERE.parent / f"_kernels_{isa}.so": flags for isa, flags in instruction_sets().items()
+    }
+    build(command, targets)
+    return list(targets)
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+if __name__ == "__main__":
+    try:
+        print(*build_libraries(), sep="\n")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.stderr)

@@ -1,0 +1,187 @@
+// Packing: masks are put together into steps, see pack.h.
+#include "pack.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace sparsepath {
+namespace {
+
+constexpr int NONE = -1;
+using Step = std::array<int, 4>;  // the columns of a step, one per mask of its pattern
+
+// Puts the inputs of four rows together into steps.
+class Partition {
+  public:
+    std::vector<Step> steps[PATTERNS];
+
+    void add(int mask, int column) { wanted_[mask].push_back(column); }
+
+    void partition() {
+        while (!wanted_[15].empty()) steps[0].push_back({take(15)});
+        for (int pattern = 1; pattern <= 4; pattern++)  // three rows and the fourth
+            whole(pattern, 2);
+        for (int pattern = 1; pattern <= 4; pattern++)
+            while (!wanted_[PATTERN[pattern][0]].empty()) {
+                const int three = take(PATTERN[pattern][0]);
+                steps[pattern].push_back({three, single(PATTERN[pattern][1])});
+            }
+        for (int pattern = 5; pattern <= 7; pattern++) whole(pattern, 2);
+        for (int pattern = 8; pattern <= 13; pattern++)  // two rows and one and one
+            while (!wanted_[PATTERN[pattern][0]].empty()) {
+                const int two = take(PATTERN[pattern][0]);
+                const int third = single(PATTERN[pattern][1]);
+                steps[pattern].push_back({two, third, single(PATTERN[pattern][2])});
+            }
+        while (true) {
+            Step step;
+            bool any = false;
+            for (int row = 0; row < 4; row++) {
+                step[row] = single(1 << row);
+                any |= step[row] != NONE;
+            }
+            if (!any) break;
+            steps[14].push_back(step);
+        }
+        for (auto &same : steps)  // in memory order
+            std::sort(same.begin(), same.end());
+    }
+
+  private:
+    std::vector<int> wanted_[16];
+
+    int take(int mask) {
+        const int column = wanted_[mask].back();
+        wanted_[mask].pop_back();
+        return column;
+    }
+
+    // Steps whose masks are all there as they are.
+    void whole(int pattern, int masks) {
+        const int *mask = PATTERN[pattern];
+        while (std::all_of(mask, mask + masks, [&](int m) { return !wanted_[m].empty(); })) {
+            Step step{};
+            for (int k = 0; k < masks; k++) step[k] = take(mask[k]);
+            steps[pattern].push_back(step);
+        }
+    }
+
+    // An input for one row: one that only this row wants, or else one torn from a smallest mask
+    // (a second load costs less than a step with a hole).
+    int single(int bit) {
+        if (!wanted_[bit].empty()) return take(bit);
+        for (int size = 2; size <= 3; size++)
+            for (int mask = 1; mask < 15; mask++)
+                if ((mask & bit) && __builtin_popcount(mask) == size && !wanted_[mask].empty()) {
+                    const int column = take(mask);
+                    wanted_[mask & ~bit].push_back(column);
+                    return column;
+                }
+        return NONE;
+    }
+};
+
+class Packer {
+  public:
+    Packer(const Matrix &matrix, std::vector<int32_t> columns) : matrix_(matrix) {
+        steps_.columns = std::move(columns);
+        slices_.resize(matrix.slices);
+        scratch_.resize(matrix.slices);
+    }
+
+    Steps packed() {
+        const std::vector<int> order = ordered_rows();
+        for (size_t first = 0; first < order.size(); first += 4) {
+            RowBlock block{};
+            for (size_t k = 0; k < 4; k++)
+                block.rows[k] = first + k < order.size()
+                                    ? order[first + k]
+                                    : matrix_.rows + static_cast<int>(first + k - order.size());
+            append(block);
+        }
+        steps_.slice = slices_[0].size();
+        for (const auto &slice : slices_)
+            steps_.weight.insert(steps_.weight.end(), slice.begin(), slice.end());
+        steps_.weight.shrink_to_fit();
+        steps_.index.shrink_to_fit();
+        return std::move(steps_);
+    }
+
+  private:
+    const Matrix &matrix_;
+    Steps steps_;
+    std::vector<std::vector<float>> slices_;
+    std::vector<float> scratch_;
+
+    bool kept(int row, int column) const {
+        return row < matrix_.rows && matrix_.kept(row, column);
+    }
+
+    std::vector<int> ordered_rows() const {
+        std::vector<int> count(matrix_.rows, 0), order(matrix_.rows);
+        for (int row = 0; row < matrix_.rows; row++)
+            for (int column : steps_.columns) count[row] += kept(row, column);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+            const int group_a = a / matrix_.rows_per_group, group_b = b / matrix_.rows_per_group;
+            return group_a != group_b ? group_a < group_b : count[a] > count[b];
+        });
+        return order;
+    }
+
+    void append(RowBlock block) {
+        Partition partition;
+        for (size_t k = 0; k < steps_.columns.size(); k++) {
+            int mask = 0;
+            for (int row = 0; row < 4; row++) mask |= kept(block.rows[row], steps_.columns[k]) << row;
+            if (mask) partition.add(mask, static_cast<int>(k));
+        }
+        partition.partition();
+        block.index = static_cast<uint32_t>(steps_.index.size());
+        block.weight = static_cast<uint32_t>(slices_[0].size());
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
+            block.counts[pattern] = static_cast<int32_t>(partition.steps[pattern].size());
+            for (const Step &step : partition.steps[pattern])
+                for (int k = 0; k < 4 && PATTERN[pattern][k]; k++)
+                    append(block, PATTERN[pattern][k], step[k]);
+        }
+        steps_.blocks.push_back(block);
+    }
+
+    void append(const RowBlock &block, int mask, int place) {
+        const size_t zeros = steps_.columns.size();
+        steps_.index.push_back(static_cast<uint32_t>((place == NONE ? zeros : place) * 64));
+        for (int row = 0; row < 4; row++) {
+            if (!(mask >> row & 1)) continue;
+            if (place == NONE)
+                std::fill(scratch_.begin(), scratch_.end(), 0.0f);
+            else
+                matrix_.values(block.rows[row], steps_.columns[place], scratch_.data());
+            for (int t = 0; t < matrix_.slices; t++) slices_[t].push_back(scratch_[t]);
+        }
+    }
+};
+
+}  // namespace
+
+std::vector<Steps> pack(const Matrix &matrix, int most) {
+    std::vector<int32_t> used;
+    for (int column = 0; column < matrix.columns; column++)
+        for (int row = 0; row < matrix.rows; row++)
+            if (matrix.kept(row, column)) {
+                used.push_back(column);
+                break;
+            }
+    // Without any column there is still one set, which makes every row zero.
+    const size_t sets = std::max<size_t>(1, (used.size() + most - 1) / most);
+    std::vector<Steps> packed;
+    for (size_t set = 0; set < sets; set++) {
+        const auto begin = used.begin() + used.size() * set / sets;
+        const auto end = used.begin() + used.size() * (set + 1) / sets;
+        packed.push_back(Packer(matrix, {begin, end}).packed());
+    }
+    return packed;
+}
+
+}  // namespace sparsepath

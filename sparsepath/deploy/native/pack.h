@@ -1,0 +1,63 @@
+// Sparse matrices in the form that the multiply reads: the partition trick.
+//
+// Every convolution here ends in products of a sparse matrix (filters x inputs) with panels of dense
+// vectors. Rows are taken four at a time, so that an input loaded once can serve four filters. In a
+// sparse matrix each input is wanted by some of the four rows only: its mask, four bits. Working mask
+// by mask leaves a single-row mask with one chain of additions, each waiting for the one before.
+//
+// Instead, masks are put together into steps that cover each of the four rows exactly once:
+//
+//     {1111}   {0111 1000} and 3 more   {0011 1100} and 2 more   {0011 0100 1000} and 5 more
+//     {0001 0010 0100 1000}
+//
+// so every step, whatever its pattern, makes one multiply-add for each row: four independent chains
+// and four weights read in order. There are 15 patterns, hence 15 tight loops per block of rows.
+// A step that lacks an input reads the panel's column of zeros (not another input: zero times
+// infinity is not zero). Rows are ordered by their number of weights, so that such steps are rare.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace sparsepath {
+
+constexpr int PATTERNS = 15;
+// The masks of each pattern's steps, in the order in which their inputs and weights are stored.
+constexpr int PATTERN[PATTERNS][4] = {
+    {15},      {14, 1},   {13, 2},   {11, 4},   {7, 8},    {3, 12},    {5, 10},   {6, 9},
+    {3, 4, 8}, {5, 2, 8}, {9, 2, 4}, {6, 1, 8}, {10, 1, 4}, {12, 1, 2}, {1, 2, 4, 8}};
+
+// Four rows: how many steps of each pattern, and where their inputs and weights begin.
+struct RowBlock {
+    int32_t rows[4];  // a row beyond the matrix is computed and thrown away
+    int32_t counts[PATTERNS];
+    uint32_t index, weight;
+};
+
+// A set of columns of the matrix, for all rows. The multiply wants them as one panel: column k of
+// the set at vector k, and a column of zeros behind the last.
+struct Steps {
+    std::vector<int32_t> columns;
+    std::vector<RowBlock> blocks;
+    std::vector<uint32_t> index;  // 64 * the place of a column in the panel
+    std::vector<float> weight;    // one slice after the other
+    size_t slice = 0;             // weights of one slice
+
+    size_t bytes() const {
+        return columns.size() * sizeof(int32_t) + blocks.size() * sizeof(RowBlock) +
+               index.size() * sizeof(uint32_t) + weight.size() * sizeof(float);
+    }
+};
+
+// The matrix to pack. Winograd has one value per slice (36 or 16 of them) for each kept entry.
+struct Matrix {
+    int rows, columns, slices;
+    std::function<bool(int row, int column)> kept;
+    std::function<void(int row, int column, float *values)> values;
+    int rows_per_group;  // rows of different groups share no column
+};
+
+// Pack the columns that any row keeps, in sets of at most `most` columns.
+std::vector<Steps> pack(const Matrix &matrix, int most);
+
+}  // namespace sparsepath

@@ -1,0 +1,47 @@
+// A team of threads that share out the parts of one job after another.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace sparsepath {
+
+class Team {
+  public:
+    explicit Team(int threads);
+    ~Team();
+    Team(const Team &) = delete;
+    Team &operator=(const Team &) = delete;
+
+    int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+    // job(part, thread) for every part below `parts`, each once; returns when all are done.
+    template <typename Job> void each(int parts, Job &&job) {
+        if (workers_.empty() || parts <= 1) {
+            for (int part = 0; part < parts; part++) job(part, 0);
+            return;
+        }
+        run([](void *context, int part, int thread) { (*static_cast<Job *>(context))(part, thread); },
+            const_cast<void *>(static_cast<const void *>(&job)), parts);
+    }
+
+  private:
+    using Call = void (*)(void *context, int part, int thread);
+    void run(Call call, void *context, int parts);
+    void work(int thread);
+    void take_parts(int thread);
+
+    std::vector<std::thread> workers_;
+    Call call_ = nullptr;
+    void *context_ = nullptr;
+    int parts_ = 0;
+    std::atomic<int> next_{0}, busy_{0};
+    std::atomic<unsigned> job_{0};
+    std::atomic<bool> ending_{false};
+    std::mutex mutex_;
+    std::condition_variable wake_;
+};
+
+}  // namespace sparsepath

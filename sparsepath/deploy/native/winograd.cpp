@@ -1,0 +1,246 @@
+// 3x3 convolution of stride 1 by Winograd: F(4x4) makes 4x4 pixels from 36 products, F(2x2) makes 2x2
+// from 16, where the definition takes 144 and 36 per pair of channels. 1x3 and 3x1 kernels have one
+// dimension to transform, F(1x4) or F(4x1): 4 pixels from 6 products instead of 12.
+//
+// A kernel that is zero stays zero in the Winograd domain, so all these products share one pattern
+// of zeros: the transform's saving and the sparsity's multiply. Each panel of P tile vectors is
+// transformed into `panel[t][channel][P]`, multiplied slice by slice (one slice of the panel stays in
+// the first cache while all filters read it), and transformed back on the way out. The products of a
+// slice are written over the panel of the slice before, which is no longer needed and still in the
+// cache: this halves the memory that a panel goes through.
+#include "families.h"
+#include "multiply.h"
+
+namespace sparsepath {
+namespace {
+
+// One dimension of the input transform, B^T d, on elements `stride` apart.
+template <int F> SP_INLINE void transform_in(const vec *d, vec *out, int stride);
+template <> SP_INLINE void transform_in<1>(const vec *d, vec *out, int) { out[0] = d[0]; }
+template <> SP_INLINE void transform_in<4>(const vec *d, vec *out, int stride) {
+    const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride], d4 = d[4 * stride],
+              d5 = d[5 * stride];
+    const vec even = d4 - 4 * d2, odd = d3 - 4 * d1, even2 = d4 - d2, odd2 = 2 * (d3 - d1);
+    out[0] = 4 * d0 + (d4 - 5 * d2);
+    out[stride] = even + odd;
+    out[2 * stride] = even - odd;
+    out[3 * stride] = even2 + odd2;
+    out[4 * stride] = even2 - odd2;
+    out[5 * stride] = 4 * d1 + (d5 - 5 * d3);
+}
+template <> SP_INLINE void transform_in<2>(const vec *d, vec *out, int stride) {
+    const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride];
+    out[0] = d0 - d2;
+    out[stride] = d1 + d2;
+    out[2 * stride] = d2 - d1;
+    out[3 * stride] = d1 - d3;
+}
+
+// One dimension of the output transform, A^T m.
+template <int F> SP_INLINE void transform_out(const vec *m, int stride, vec *out, int out_stride);
+template <> SP_INLINE void transform_out<1>(const vec *m, int, vec *out, int) { out[0] = m[0]; }
+template <> SP_INLINE void transform_out<4>(const vec *m, int stride, vec *out, int out_stride) {
+    const vec m0 = m[0], m1 = m[stride], m2 = m[2 * stride], m3 = m[3 * stride], m4 = m[4 * stride],
+              m5 = m[5 * stride];
+    const vec p = m1 + m2, q = m1 - m2, r = m3 + m4, s = m3 - m4;
+    out[0] = m0 + p + r;
+    out[out_stride] = q + 2 * s;
+    out[2 * out_stride] = p + 4 * r;
+    out[3 * out_stride] = q + 8 * s + m5;
+}
+template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, int out_stride) {
+    const vec sum = m[stride] + m[2 * stride], difference = m[stride] - m[2 * stride];
+    out[0] = m[0] + sum;
+    out[out_stride] = difference - m[3 * stride];
+}
+
+// Tiles of FY x FX pixels; a dimension of 1 is not transformed.
+template <int FY, int FX> class Winograd {
+    static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
+    // One instruction reads any halo: asking first whether there is one would cost more.
+    static constexpr bool ANY_HALO = WIDTH == LANES;
+
+  public:
+    Winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
+             const View &target, const Finish &finish)
+        : P(panel), bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source), target_(target),
+          finish_(finish), height_(target.layout.tile_height * finish.pool),
+          width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
+          across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
+          stride_(slice_floats(weights, P)) {
+        Reaches reaches(source.layout);
+        for (int i = 0; i < down_; i++)
+            for (int j = 0; j < across_; j++)
+                for (int k = 0; k < SLICES; k++)
+                    reach_.push_back(
+                        reaches.find(reaches.row(FY * i - weights.spec.padding[0] + k / NX),
+                                     reaches.column(FX * j - weights.spec.padding[1] + k % NX)));
+        for (int tile = 0; tile < down_ * across_; tile++) {
+            const auto begin = reach_.begin() + tile * SLICES, end = begin + SLICES;
+            plain_.push_back(
+                std::all_of(begin, end, [](Reach r) { return r.halo == Reach::PLAIN; }));
+            if (ANY_HALO && !plain_.back())
+                std::transform(begin, end, begin, [&](Reach r) { return reaches.through_halo(r); });
+        }
+        halos_ = reaches.halos();
+    }
+
+    void run() {
+        const int panels = divide_up(total_, P), threads = bench_.team.threads();
+        const int channels = static_cast<int>(steps_.columns.size());
+        const int filters = weights_.spec.out_channels;
+        if (panels >= 2 * threads || threads == 1) {
+            const size_t each = scratch_floats(weights_, P);
+            bench_.team.each(panels, [&](int panel, int thread) {
+                float *scratch = bench_.workspace + thread * each;
+                float *panels = scratch + stride_;
+                fill(panel, panels, 0, channels);
+                multiply_slices(panels, scratch, 0, SLICES);
+                empty(panel, scratch, 0, filters);
+            });
+            return;
+        }
+        for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
+            float *panels = bench_.workspace, *products = panels + (SLICES + 1) * stride_;
+            bench_.team.each(threads, [&](int part, int) {
+                const Range range(channels, part, threads);
+                fill(panel, panels, range.first, range.last);
+            });
+            const int parts = std::min(SLICES, 2 * threads);
+            bench_.team.each(parts, [&](int part, int) {
+                const Range range(SLICES, part, parts);
+                multiply_slices(panels, products, range.first, range.last);
+            });
+            bench_.team.each(threads, [&](int part, int) {
+                const Range range(filters, part, threads);
+                empty(panel, products, range.first, range.last);
+            });
+        }
+    }
+
+  private:
+    const int P;  // tile vectors in a panel
+    Bench bench_;
+    const sp_weights &weights_;
+    const Steps &steps_;
+    View source_, target_;
+    Finish finish_;
+    int height_, width_;        // of a tile before pooling
+    int down_, across_, total_;  // Winograd tiles in a tile, and in all vectors
+    size_t stride_;  // floats from slice to slice
+    std::vector<Reach> reach_;  // [tile][slice]
+    std::vector<char> plain_;   // [tile]: all of it can be read as it is
+    std::vector<Halo> halos_;
+
+    // Transform channels first .. last - 1 of the panel's tiles.
+    void fill(int panel, float *panels, int first, int last) const {
+        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        if (last == static_cast<int>(steps_.columns.size()))  // behind the last channel: zeros
+            for (int t = 0; t < SLICES; t++)
+                std::memset(panels + t * stride_ + size_t(last) * P * LANES, 0,
+                            sizeof(float) * P * LANES);
+        for (int k = first; k < last; k++)
+            for (int p = 0; p < here; p++) {
+                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
+                const float *plane = source_.at(v, steps_.columns[k]);
+                const Reach *reach = &reach_[tile * SLICES];
+                float *out = panels + (size_t(k) * P + p) * LANES;
+                for (int part = 0; part < PARTS; part++)
+                    plain_[tile] ? transform_tile<true>(plane, reach, part, out + part * WIDTH)
+                                 : transform_tile<false>(plane, reach, part, out + part * WIDTH);
+            }
+    }
+
+    template <bool PLAIN>
+    SP_INLINE vec load_pixel(const float *plane, Reach reach, int part) const {
+        if (PLAIN) return load(plane + reach.offset + part * WIDTH);
+        if (ANY_HALO) return load_halo(plane + reach.offset, halos_[reach.halo], part, 0);
+        return load(plane, reach, halos_.data(), part);
+    }
+
+    template <bool PLAIN>
+    void transform_tile(const float *plane, const Reach *reach, int part, float *out) const {
+        vec d[SLICES], e[SLICES];
+        SP_UNROLL for (int c = 0; c < NX; c++) {
+            SP_UNROLL for (int r = 0; r < NY; r++)
+                d[r * NX + c] = load_pixel<PLAIN>(plane, reach[r * NX + c], part);
+            transform_in<FY>(d + c, e + c, NX);
+        }
+        SP_UNROLL for (int r = 0; r < NY; r++) {
+            transform_in<FX>(e + r * NX, d + r * NX, 1);
+            SP_UNROLL for (int c = 0; c < NX; c++) store(out + (r * NX + c) * stride_, d[r * NX + c]);
+        }
+    }
+
+    // Slices first .. last - 1 of the products.
+    void multiply_slices(const float *panels, float *products, int first, int last) const {
+        for (int t = first; t < last; t++) {
+            const float *panel = panels + t * stride_, *next = t + 1 < last ? panel + stride_ : nullptr;
+            multiply(P, {&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
+                         products + t * stride_, size_t(P) * LANES, nullptr, next,
+                         (steps_.columns.size() + 1) * P});
+        }
+    }
+
+    // Transform filters first .. last - 1 back, add the bias, clamp, pool, store.
+    void empty(int panel, const float *products, int first, int last) const {
+        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        for (int k = first; k < last; k++)
+            for (int p = 0; p < here; p++) {
+                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
+                for (int part = 0; part < PARTS; part++)
+                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH,
+                                     weights_.bias[k], FY * (tile / across_), FX * (tile % across_),
+                                     target_.at(v, k) + part * WIDTH);
+            }
+    }
+
+    void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
+        vec m[SLICES], e[FY * NX], out[FY * FX];
+        SP_UNROLL for (int c = 0; c < NX; c++) {
+            SP_UNROLL for (int r = 0; r < NY; r++) m[r * NX + c] = load(product + (r * NX + c) * stride_);
+            transform_out<FY>(m + c, NX, e + c, NX);
+        }
+        SP_UNROLL for (int r = 0; r < FY; r++) transform_out<FX>(e + r * NX, 1, out + r * FX, 1);
+        if constexpr (FY > 1 && FX > 1)
+            if (finish_.pool == 2) {
+                SP_UNROLL for (int r = 0; r < FY / 2; r++)
+                    SP_UNROLL for (int c = 0; c < FX / 2; c++) {
+                        const vec *o = out + 2 * r * FX + 2 * c;
+                        out[r * (FX / 2) + c] = maximum(maximum(o[0], o[1]), maximum(o[FX], o[FX + 1]));
+                    }
+                return store_pixels<FY / 2, FX / 2>(out, bias, y / 2, x / 2, plane);
+            }
+        store_pixels<FY, FX>(out, bias, y, x, plane);
+    }
+
+    // SY x SX pixels, as far as they lie in the tile.
+    template <int SY, int SX>
+    SP_INLINE void store_pixels(const vec *out, float bias, int y, int x, float *plane) const {
+        const int width = target_.layout.tile_width, height = target_.layout.tile_height;
+        const vec lower = all(finish_.lower), upper = all(finish_.upper);
+        float *at = plane + (size_t(y) * width + x) * LANES;
+        const bool inside = y + SY <= height && x + SX <= width;
+        SP_UNROLL for (int r = 0; r < SY; r++)
+            SP_UNROLL for (int c = 0; c < SX; c++)
+                if (inside || (y + r < height && x + c < width))
+                    store(at + (r * width + c) * LANES, clamp(out[r * SX + c] + bias, lower, upper));
+    }
+};
+
+}  // namespace
+
+void winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
+              const View &target, const Finish &finish) {
+    const WinogradTile tile = winograd_tile(weights.spec);
+    if (tile.height == 1)
+        Winograd<1, 4>(bench, weights, panel, source, target, finish).run();
+    else if (tile.width == 1)
+        Winograd<4, 1>(bench, weights, panel, source, target, finish).run();
+    else if (tile.height == 2)
+        Winograd<2, 2>(bench, weights, panel, source, target, finish).run();
+    else
+        Winograd<4, 4>(bench, weights, panel, source, target, finish).run();
+}
+
+}  // namespace sparsepath

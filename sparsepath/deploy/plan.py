@@ -1,0 +1,92 @@
+"""Plans: where every node of a graph runs, by a rule that needs no measurement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from sparsepath.deploy.choices import Choice, Lanes, Method, Weights
+from sparsepath.deploy.graph import Graph, Node
+from sparsepath.deploy.kernels import Conv
+from sparsepath.deploy.lower import fits
+from sparsepath.deploy.schedule import Schedule, Shapes, schedule
+
+ONE = (Lanes(4, 1),)
+# Of each grid the first is the one in which single layers are measured.
+MANY = (Lanes(1, 16), Lanes(1, 32), Lanes(2, 8), Lanes(2, 16), Lanes(4, 4), Lanes(4, 8))
+
+
+# Smaller tiles than these would be computed for nothing.
+TILES = {"winograd4": 4, "winograd2": 2}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where every node runs and in which lanes, or which dense runtime takes the whole."""
+
+    choices: Mapping[str, Choice]
+    lanes: Lanes
+    runner: str = "native"
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans for one graph, and schedules of them."""
+
+    graph: Graph
+    weights: Weights
+    threads: int
+
+    def fixed(self, shapes: Shapes, lanes: Lanes) -> Plan:
+        """The rule that needs no measurement: Winograd as large as the tiles allow."""
+        return Plan({node.name: _by_rule(node, shapes, lanes) for node in self.graph}, lanes)
+
+    def whole(self, runner: str, why: str) -> Plan:
+        """Everything in one dense runtime."""
+        return Plan({node.name: Choice("torch", why) for node in self.graph}, ONE[0], runner)
+
+    def fitted(self, plan: Plan, shapes: Shapes) -> Plan:
+        """A plan for inputs of another shape, some of which the kernels may not take."""
+        unfit = {node.name: fits(node, shapes) for node in self.graph}
+        choices = {
+            name: choice if unfit[name] is None else Choice("torch", str(unfit[name]))
+            for name, choice in plan.choices.items()
+        }
+        return replace(plan, choices=choices)
+
+    def schedule(self, plan: Plan, shapes: Shapes) -> Schedule:
+        """The steps of a plan for inputs of some size."""
+        return schedule(
+            self.graph,
+            plan.choices,
+            shapes=shapes,
+            lanes=plan.lanes,
+            weights=self.weights,
+            threads=self.threads,
+        )
+
+
+def methods(node: Node) -> tuple[Method, ...]:
+    """The native methods that can run a node, the usual first."""
+    if node.op == "linear":
+        return ("linear",)
+    if node.op != "conv":
+        return ("native",)
+    weight, attributes = node.arrays["weight"], node.attributes
+    groups = cast(int, attributes["groups"])
+    height, width = weight.shape[2:]
+    stride, dilation = (cast(tuple[int, int], attributes[k]) for k in ("stride", "dilation"))
+    return Conv.methods(
+        (height, width), stride, dilation, (weight.shape[1] * groups, len(weight), groups)
+    )
+
+
+def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
+    why = fits(node, shapes)
+    if why is not None:
+        return Choice("torch", why)
+    able = methods(node)
+    if "winograd4" in able:
+        edge = min(-(-side // lanes.grid) for side in shapes[node.inputs[0]][2:])
+        able = tuple(m for m in able if edge >= TILES.get(m, 1))
+    return Choice(able[0], "by rule")

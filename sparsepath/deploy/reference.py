@@ -1,0 +1,41 @@
+"""Runs a graph with plain torch operations: the definition of what the graph computes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from sparsepath.deploy.graph import Graph, Node, Value, mapped
+from sparsepath.deploy.operations import run_node
+from sparsepath.errors import BadInput
+
+Run = Callable[..., Any]
+Watch = Callable[[Node, Any], None]
+
+
+@torch.no_grad()
+def run(graph: Graph, *inputs: Any, watch: Watch | None = None) -> Any:
+    """What the graph gives for these inputs; `watch` sees every node's result on the way."""
+    if len(inputs) != len(graph.inputs):
+        raise BadInput(f"The graph takes {len(graph.inputs)} inputs, not {len(inputs)}.")
+    values: dict[str, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    last = last_readers(graph)
+    for node in graph:
+        values[node.name] = run_node(node, *(values[name] for name in node.inputs))
+        if watch is not None:
+            watch(node, values[node.name])
+        for name in last.get(node.name, ()):
+            del values[name]
+    return mapped(graph.output, lambda leaf: values[leaf.name] if isinstance(leaf, Value) else leaf)
+
+
+def last_readers(graph: Graph) -> Mapping[str, Sequence[str]]:
+    """By node, the values that nobody needs once it has run."""
+    last: dict[str, str] = {}
+    for node in graph:
+        last.update(dict.fromkeys((*node.inputs, node.name), node.name))
+    done: dict[str, list[str]] = {}
+    for value, reader in last.items():
+        if value not in graph.outputs:
+            done.setdefault(reader, []).append(value)
+    return done

@@ -1,0 +1,113 @@
+"""What a compiled network does where: every node, its share of the work, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import cast
+
+from sparsepath.deploy.choices import Choice
+from sparsepath.deploy.graph import Graph, Node
+from sparsepath.deploy.plan import Plan
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One node."""
+
+    name: str
+    op: str
+    method: str
+    why: str
+    macs: int
+    """multiplications for one image, zeros included"""
+    zero: float
+    """the share of its weights that is zero"""
+    seconds: Mapping[str, float]
+    """for one image, by each method that was measured on the layer by itself"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every node, and which runtime takes the whole."""
+
+    runner: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+    """of a whole batch, by what was measured"""
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        choices: Mapping[str, Choice],
+        shapes: Shapes,
+        plan: Plan,
+        notes: tuple[str, ...],
+    ) -> "Report":
+        """The report on a plan."""
+        rows = []
+        for node in graph:
+            choice, weight = choices[node.name], node.arrays.get("weight")
+            zero = 0.0 if weight is None else (weight == 0).double().mean().item()
+            macs = macs_of(node, shapes)
+            rows.append(
+                Row(node.name, node.op, choice.method, choice.why, macs, zero, choice.seconds)
+            )
+        return cls(plan.runner, tuple(rows), notes, plan.seconds)
+
+    @property
+    def macs(self) -> int:
+        """All multiplications for one image, zeros included."""
+        return sum(row.macs for row in self.rows)
+
+    @property
+    def native_share(self) -> float:
+        """The share of the multiplications that are in layers of our own kernels."""
+        return sum(row.macs for row in self.rows if row.method != "torch") / max(1, self.macs)
+
+    @property
+    def chosen_share(self) -> float:
+        """The share in our kernels or in a dense choice that was measured to be faster."""
+        chosen = [row for row in self.rows if row.method != "torch" or row.seconds]
+        return sum(row.macs for row in chosen) / max(1, self.macs)
+
+    def __str__(self) -> str:
+        wide = max((len(row.name) for row in self.rows), default=4)
+        lines = [
+            f"{self.macs / 1e6:.1f} M MACs an image, {self.native_share:.1%} of them in "
+            f"sparsepath's kernels; the whole runs in {self.runner}.",
+            *self.notes,
+            f"{'node':<{wide}}  {'op':<18} {'runs as':<10} {'M MACs':>8} {'zero':>6}  why",
+        ]
+        lines += [
+            f"{r.name:<{wide}}  {r.op:<18} {r.method:<10} "
+            f"{r.macs / 1e6:8.2f} {r.zero:6.1%}  {r.why}"
+            for r in self.rows
+        ]
+        lines += [f"{name}: {1e3 * x:.2f} ms a batch" for name, x in self.seconds.items()]
+        return "\n".join(lines)
+
+
+def macs_of(node: Node, shapes: Shapes) -> int:
+    """The multiplications of a node for one image, zeros included."""
+    weight = node.arrays.get("weight")
+    if node.op not in ("conv", "conv_transpose", "linear") or weight is None:
+        return 0
+    source = shapes[node.inputs[0]]
+    if node.op == "linear":
+        return weight.numel() * prod(source[1:-1])
+    lengths = source[-(weight.dim() - 2) :]
+    if node.op == "conv":
+        stride, padding, dilation = (
+            cast(tuple[int, ...], node.attributes[key]) for key in ("stride", "padding", "dilation")
+        )
+        lengths = tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(
+                lengths, weight.shape[2:], stride, padding, dilation, strict=True
+            )
+        )
+    return weight.numel() * prod(lengths)

@@ -1,0 +1,232 @@
+"""A compiled network: called like the model, it runs every part where it is fastest."""
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sparsepath.deploy import kernels, reference
+from sparsepath.deploy.capture import capture
+from sparsepath.deploy.choices import Weights
+from sparsepath.deploy.dense import in_onnxruntime, in_torch
+from sparsepath.deploy.fold import folded
+from sparsepath.deploy.graph import Graph, Node, mapped
+from sparsepath.deploy.inputs import checked_example, checked_inputs, checked_model
+from sparsepath.deploy.maps import LANES
+from sparsepath.deploy.plan import MANY, ONE, Plan, Planner
+from sparsepath.deploy.report import Report
+from sparsepath.deploy.schedule import Schedule, Shapes
+from sparsepath.deploy.tuner import Tuner
+from sparsepath.deploy.tuning import Times
+from sparsepath.errors import BadInput, checked_count
+
+log = logging.getLogger("sparsepath")
+# So many sizes of images are remembered; a runtime that meets ever new ones must not grow.
+SIZES = 8
+# The batch that stands for all that fill the lanes.
+MANY_IMAGES = 32
+
+
+def compile(
+    model: nn.Module,
+    example: Tensor | Sequence[Tensor],
+    *,
+    threads: int = 1,
+    tune: bool = True,
+    strict: bool = False,
+    native_only: bool = False,
+    cache: str | Path | None = None,
+) -> "Runtime":
+    """A runtime with the model's function and its present weights; see `Runtime`.
+
+    `example` is a batch of inputs like those to come: other batch sizes, heights and widths that
+    the model takes will do too. With `tune` the fastest way is measured here and kept in `cache`;
+    without, a rule decides. With `strict` inputs that are not finite give exactly what torch gives.
+    With `native_only` no dense runtime may take the whole model, even if it is faster.
+    """
+    checked_model(model)
+    inputs = checked_example(example)
+    checked_count("threads", threads)
+    with torch.no_grad():
+        captured = capture(model, inputs=len(inputs))
+        return Runtime(
+            captured,
+            inputs,
+            threads=threads,
+            times=_times(cache, threads) if tune else None,
+            strict=strict,
+            native_only=native_only,
+        )
+
+
+class Runtime:
+    """Called like the model it was compiled from, by any number of threads at once."""
+
+    def __init__(
+        self,
+        captured: Graph,
+        example: Sequence[Tensor],
+        *,
+        threads: int,
+        times: Times | None,
+        strict: bool,
+        native_only: bool = False,
+    ) -> None:
+        """Plan for single images and for batches; without `times` by rule."""
+        self._graph = folded(captured)
+        self._types = tuple(x.dtype for x in example)
+        self._strict = captured if strict else None
+        threads = min(threads, cores())  # more only get in each other's way
+        dense = {"torch": in_torch(self._graph)}
+        other = in_onnxruntime(self._graph, example, threads) if times is not None else None
+        if other is not None:
+            dense["onnxruntime"] = other
+        self._weights = Weights()
+        self._planner = Planner(self._graph, self._weights, threads)
+        self._schedules: OrderedDict[object, Schedule] = OrderedDict()
+        self._lock = threading.Lock()
+        self._notes = _notes(self._graph)
+        for note in self._notes:
+            log.warning("%s", note)
+        self._shapes = self._traced(example)
+        self._one, self._many = self._planned(example, times, {} if native_only else dense)
+        used = {self._one.runner, self._many.runner}
+        self._dense = {name: run for name, run in dense.items() if name in used}
+        self._run(example)
+
+    @torch.no_grad()
+    def __call__(self, *inputs: Tensor) -> Any:
+        """What the model gives for these inputs, in eval mode and without gradients."""
+        checked_inputs(inputs, self._types)
+        if self._strict is not None and not _finite(inputs):
+            return reference.run(self._strict, *inputs)
+        given = self._run(inputs)
+        if self._strict is not None and not _finite(given):
+            return reference.run(self._strict, *inputs)
+        return given
+
+    def report(self) -> Report:
+        """Where every node runs and why, for a batch like the example's."""
+        plan = self._plan(_batch(self._shapes[self._graph.inputs[0]]))
+        choices = plan.choices
+        if plan.runner == "native":
+            choices = self._planner.schedule(plan, self._shapes).choices
+        return Report.of(self._graph, choices, self._shapes, plan, self._notes)
+
+    def _run(self, inputs: Sequence[Tensor]) -> Any:
+        batch = _batch(inputs[0].shape)
+        plan = self._plan(batch)
+        if batch == 0:
+            return _said(inputs, lambda: reference.run(self._graph, *inputs))
+        if plan.runner != "native":
+            return _said(inputs, lambda: self._dense[plan.runner](*inputs))
+        key = (plan.lanes, *(tuple(x.shape[1:]) for x in inputs))
+        with self._lock:
+            schedule = self._schedules.get(key)
+        if schedule is None:
+            shapes = self._traced(inputs)
+            schedule = self._planner.schedule(self._planner.fitted(plan, shapes), shapes)
+            with self._lock:
+                self._schedules[key] = schedule
+                if len(self._schedules) > SIZES:
+                    self._schedules.popitem(last=False)
+        return _said(inputs, lambda: schedule(*inputs))
+
+    def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
+        """The shape of every tensor of the graph, by running it once in torch."""
+        shapes = {name: tuple(x.shape) for name, x in zip(self._graph.inputs, inputs, strict=True)}
+
+        def watch(node: Node, result: Any) -> None:
+            shapes[node.name] = tuple(result.shape) if isinstance(result, Tensor) else ()
+
+        _said(inputs, lambda: reference.run(self._graph, *inputs, watch=watch))
+        return shapes
+
+    def _plan(self, batch: int) -> Plan:
+        """The plan of batches, if such a batch about fills its lanes."""
+        filled = 4 * batch >= 3 * LANES // self._many.lanes.grid**2
+        return self._many if batch > 3 and filled else self._one
+
+    def _planned(
+        self,
+        example: Sequence[Tensor],
+        times: Times | None,
+        rivals: Mapping[str, Callable[..., Any]],
+    ) -> tuple[Plan, Plan]:
+        missing = kernels.why_missing()
+        why = None if missing is None else f"there are no native kernels here ({missing})"
+        if not _finite([dict(node.arrays) for node in self._graph]):
+            why = "a weight is not finite"
+        if why is not None:
+            self._note(f"Everything runs in torch: {why}.")
+            return self._planner.whole("torch", why), self._planner.whole("torch", why)
+        if times is None:
+            one, many = (self._planner.fixed(self._shapes, lanes[0]) for lanes in (ONE, MANY))
+            return one, many
+        plans = []
+        for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
+            images = [_repeated(x, batch) for x in example]
+            try:
+                shapes = self._traced(images)
+            except BadInput:  # the first axis is not that of the images
+                images, shapes = list(example), self._shapes
+            plans.append(Tuner(self._planner, images, shapes, rivals, times).plan(lanes))
+        times.keep()
+        self._weights.forget_all_but(*(plan.choices for plan in plans))
+        return plans[0], plans[1]
+
+    def _note(self, note: str) -> None:
+        self._notes = (*self._notes, note)
+        log.warning("%s", note)
+
+
+def _times(cache: str | Path | None, threads: int) -> Times:
+    alone = threads == 1 and torch.get_num_threads() == 1
+    return Times(None if cache is None else Path(cache), alone=alone)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _batch(shape: Sequence[int]) -> int:
+    return shape[0] if shape else 1
+
+
+def _repeated(x: Tensor, batch: int) -> Tensor:
+    """As many images as are asked for, over and over those of the example."""
+    if x.dim() == 0:
+        return x
+    return x[torch.arange(batch) % len(x)]
+
+
+def _finite(structure: Any) -> bool:
+    found: list[bool] = []
+    mapped(
+        structure,
+        lambda x: found.append(not isinstance(x, Tensor) or bool(x.isfinite().all())),
+    )
+    return all(found)
+
+
+def _said(inputs: Sequence[Tensor], run: Callable[[], Any]) -> Any:
+    """The result, or what torch has against these inputs in one sentence."""
+    try:
+        return run()
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BadInput(f"The model cannot take inputs of shape {shapes}: {line}") from error
+
+
+def _notes(graph: Graph) -> tuple[str, ...]:
+    return tuple(
+        f"{node.name!r} runs in torch: {node.call.why}." for node in graph if node.call is not None
+    )

@@ -1,0 +1,143 @@
+"""The steps that compute a graph for inputs of one size: native programs and torch's operations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from sparsepath.deploy import lowerings as lowerings  # fills the table of lowerings
+from sparsepath.deploy.choices import Choice, Lanes, Weights
+from sparsepath.deploy.graph import Graph, Value, mapped
+from sparsepath.deploy.lower import Builder, Unfit
+from sparsepath.deploy.maps import Map, Plain
+from sparsepath.deploy.program import Program
+from sparsepath.deploy.segments import Segment, cut, run_in_torch
+from sparsepath.errors import BadInput
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class _Refused(Exception):
+    def __init__(self, node: str, why: str) -> None:
+        super().__init__(why)
+        self.node = node
+
+
+@dataclass(frozen=True, eq=False)
+class Native:
+    """A segment as a program of native kernels."""
+
+    segment: Segment
+    program: Program
+    views: tuple[tuple[int, Plain], ...]  # which of the program's outputs, and its shape
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The segment's outputs; by torch if the program was built for other inputs."""
+        try:
+            given = self.program.run([x.contiguous() for x in inputs])
+        except BadInput:
+            return run_in_torch(self.segment, *inputs)
+        return tuple(given[place].view(-1, *plain.shape) for place, plain in self.views)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """All steps in order, and where each node ended up."""
+
+    graph: Graph
+    steps: tuple[tuple[Segment, Callable[..., tuple[Any, ...]]], ...]
+    choices: Mapping[str, Choice]
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the graph gives for these inputs."""
+        values = dict(zip(self.graph.inputs, inputs, strict=True))
+        for segment, run in self.steps:
+            given = run(*(values[name] for name in segment.inputs))
+            values.update(zip(segment.outputs, given, strict=True))
+        return mapped(
+            self.graph.output, lambda leaf: values[leaf.name] if isinstance(leaf, Value) else leaf
+        )
+
+
+def schedule(
+    graph: Graph,
+    choices: Mapping[str, Choice],
+    *,
+    shapes: Shapes,
+    lanes: Lanes,
+    weights: Weights,
+    threads: int,
+) -> Schedule:
+    """Build every step; a node that the kernels refuse at this size goes to torch."""
+    choices = dict(choices)
+    while True:
+        for name in _trivial(cut(graph, choices)):
+            choices[name] = Choice("torch", "it is too little to be worth the kernels' layout")
+        try:
+            steps = []
+            for segment in cut(graph, choices):
+                run: Callable[..., Any] = _in_torch(segment)
+                if segment.native:
+                    run = _native(segment, choices, shapes, lanes, weights, threads)
+                steps.append((segment, run))
+            return Schedule(graph, tuple(steps), choices)
+        except _Refused as refused:
+            choices[refused.node] = Choice("torch", str(refused))
+
+
+def _in_torch(segment: Segment) -> Callable[..., tuple[Any, ...]]:
+    return lambda *inputs: run_in_torch(segment, *inputs)
+
+
+def _native(
+    segment: Segment,
+    choices: Mapping[str, Choice],
+    shapes: Shapes,
+    lanes: Lanes,
+    weights: Weights,
+    threads: int,
+) -> Native:
+    def built(layouts: Mapping[str, Map]) -> Builder:
+        builder = Builder(
+            Program(threads=threads, group=lanes.group),
+            lambda node: weights.of(node, choices[node.name].method),
+            grid=lanes.grid,
+            panel=lambda node: choices[node.name].panel,
+        )
+        for name in segment.inputs:
+            builder.input(name, shapes[name][1:])
+        builder.join(segment.nodes, layouts)
+        for node in segment.nodes:
+            try:
+                builder.add(node)
+            except (Unfit, BadInput) as error:
+                raise _Refused(node.name, str(error)) from error
+        return builder
+
+    builder = built({})
+    if any(node.op == "cat" for node in segment.nodes):
+        builder = built(builder.maps)  # now that all layouts are known
+    program = builder.program
+    given: dict[int, int] = {}
+    views = []
+    for name in segment.outputs:
+        plain = builder.plain(name)
+        if plain.slot not in given:
+            given[plain.slot] = len(given)
+            try:
+                program.output(plain)
+            except BadInput as error:  # nothing but another view of an input
+                raise _Refused(name, str(error)) from error
+        views.append((given[plain.slot], plain))
+    return Native(segment, program, tuple(views))
+
+
+def _trivial(segments: Sequence[Segment]) -> tuple[str, ...]:
+    """The nodes of native segments without a layer: not worth the way in and out."""
+    return tuple(
+        node.name
+        for segment in segments
+        if segment.native and not any(node.op in ("conv", "linear") for node in segment.nodes)
+        for node in segment.nodes
+    )

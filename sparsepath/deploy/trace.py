@@ -1,0 +1,213 @@
+"""From the nodes that a trace recorded, with their changes in place, to those of a graph."""
+
+import copy
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from sparsepath.deploy import translate_functions as translate_functions  # fills the table
+from sparsepath.deploy.graph import Call, Graph, Node, Value, mapped
+from sparsepath.deploy.recorded import (
+    Method,
+    Shape,
+    asked,
+    is_open,
+    length_of,
+    out_of_place,
+    place_of,
+    shape_of,
+    spoken,
+)
+from sparsepath.deploy.translate import Draft, Length, Same, Unknown, translated
+from sparsepath.deploy.translate_layers import batch_norm
+
+# What may share memory with its input, so that a change in one is a change in the other.
+VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch"}
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A module of our own, so that training the user's goes on without changing ours."""
+    try:
+        return copy.deepcopy(module)
+    except Exception:  # some modules hold what cannot be copied
+        return module
+
+
+class Translator:
+    """Turns the nodes of a trace, one after the other, into those of a graph."""
+
+    def __init__(self, model: nn.Module, reasons: dict[str, str]) -> None:
+        """`reasons` says why some modules were not traced into."""
+        self.model = model
+        self.reasons = reasons
+        self.nodes: list[Node] = []
+        self.taken: set[str] = set()
+        # What is known of each recorded node: a value to come, or an array or number already.
+        self.known: dict[fx.Node, Any] = {}
+        self.base: dict[str, str] = {}
+        self.numbers: set[str] = set()
+        self.copies: dict[int, Tensor] = {}
+
+    def graph(self, traced: fx.Graph) -> Graph:
+        """The whole trace as a graph."""
+        inputs: list[str] = []
+        output: Any = None
+        for node in traced.nodes:
+            if node.op == "placeholder":
+                inputs.append(self._named(str(node.target)))
+                self.known[node] = Value(inputs[-1])
+            elif node.op == "get_attr":
+                self.known[node] = self._own(operator.attrgetter(str(node.target))(self.model))
+            elif node.op == "output":
+                output = mapped(self._filled(node.args[0]), self._as_value)
+            else:
+                self._call(node, list(traced.nodes))
+        return Graph(tuple(inputs), tuple(self.nodes), output)
+
+    def _own(self, x: Any) -> Any:
+        """A copy of a weight, once for all that share it: the user may go on training."""
+        if not isinstance(x, Tensor):
+            return x
+        if id(x) not in self.copies:
+            self.copies[id(x)] = x.detach().clone(memory_format=torch.contiguous_format)
+        return self.copies[id(x)]
+
+    def _filled(self, structure: Any) -> Any:
+        return mapped(
+            structure, lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
+        )
+
+    def _as_value(self, leaf: Any) -> Any:
+        """An array, a length or a shape as the value of a node of its own."""
+        if isinstance(leaf, Tensor):
+            return self._add(Draft("constant", (), arrays={"value": leaf}), "constant")
+        return self._measured(leaf)
+
+    def _measured(self, leaf: Any) -> Any:
+        if isinstance(leaf, Length):
+            value = self._add(
+                Call(length_of, (leaf.value, leaf.axis), {}, "it gives a length"), "length"
+            )
+        elif isinstance(leaf, Shape):
+            value = self._add(Call(shape_of, (leaf.value,), {}, "it gives a shape"), "shape")
+        else:
+            return leaf
+        self.numbers.add(value.name)
+        return value
+
+    def _call(self, node: fx.Node, order: list[fx.Node]) -> None:
+        arguments, keywords = self._filled(tuple(node.args)), self._filled(dict(node.kwargs))
+        target, changes = out_of_place(node.target, keywords)
+        changes = changes and self._is_tensor(arguments[0])
+        if changes and isinstance(arguments[0], Tensor):
+            raise Unknown("it changes its own weights as it runs")
+        answer = asked(target, arguments)
+        if answer is not None:
+            self.known[node] = answer
+        elif node.op != "call_module" and not is_open((arguments, keywords)):
+            # Weights computed from weights are the same at every run.
+            self.known[node] = Method(target)(*arguments, **keywords)
+        else:
+            made = self._made(node, target, arguments, keywords, changes)
+            value = made.value if isinstance(made, Same) else self._add(made, place_of(node))
+            if changes and value != arguments[0]:
+                self._redirect(arguments[0], value, order[order.index(node) + 1 :])
+            self.known[node] = value
+
+    def _is_tensor(self, x: Any) -> bool:
+        return isinstance(x, Tensor) or (isinstance(x, Value) and x.name not in self.numbers)
+
+    def _made(
+        self,
+        node: fx.Node,
+        target: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        changes: bool,
+    ) -> Draft | Same | Call:
+        """The operation that a recorded node means, else a call that torch is to run."""
+        try:
+            if node.op == "call_module":
+                return self._module(str(node.target), arguments, keywords)
+            try:
+                return translated(target, arguments, keywords)
+            except Unknown:
+                if not any(isinstance(x, Tensor) for x in arguments):
+                    raise
+                return translated(target, tuple(map(self._as_value, arguments)), keywords)
+        except Unknown as unknown:
+            why = self.reasons.get(str(node.target), str(unknown))
+        arguments, keywords = mapped((arguments, keywords), self._measured)
+        if node.op == "call_module":
+            return Call(
+                copied(self.model.get_submodule(str(node.target))), arguments, keywords, why
+            )
+        return Call(Method(node.target if changes else target, changes), arguments, keywords, why)
+
+    def _module(
+        self, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Draft | Same:
+        module = self.model.get_submodule(path)
+        known = isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward
+        if not known or path in self.reasons or keywords:
+            raise Unknown("sparsepath does not know this kind of module")
+        assert isinstance(module, _BatchNorm)
+        mean, variance, weight, bias = map(
+            self._own, (module.running_mean, module.running_var, module.weight, module.bias)
+        )
+        return batch_norm(
+            *arguments, mean, variance, weight, bias, training=module.training, eps=module.eps
+        )
+
+    def _add(self, made: Draft | Call, place: str) -> Value:
+        """A new node; in a user's own module, whose place ends in a dot, the operation names it."""
+        own = place == "" or place.endswith(".")
+        if isinstance(made, Call):
+            name = self._named(f"{place}{spoken(made.function)}" if own else place)
+            names = tuple(value.name for value in made.values)
+            self._append(Node(name, "torch", names, call=made))
+            if names and self.numbers.issuperset(names):
+                self.numbers.add(name)
+            return Value(name)
+        inputs = made.inputs
+        while made.then is not None:
+            inputs = (self._node(made, f"{place}{'' if own else '.'}{made.op}", inputs),)
+            made = made.then
+        return self._node(made, f"{place}{made.op}" if own else place, inputs)
+
+    def _node(self, draft: Draft, path: str, inputs: tuple[Value, ...]) -> Value:
+        name = self._named(path)
+        names = tuple(value.name for value in inputs)
+        self._append(Node(name, draft.op, names, draft.attributes, draft.arrays))
+        return Value(name)
+
+    def _append(self, node: Node) -> None:
+        self.nodes.append(node)
+        for name in node.inputs if node.op in VIEWS else ():
+            self.base[node.name] = self.base.get(name, name)
+
+    def _named(self, path: str) -> str:
+        name, count = path, 1
+        while name in self.taken:
+            count += 1
+            name = f"{path}#{count}"
+        self.taken.add(name)
+        return name
+
+    def _redirect(self, old: Value, new: Value, later: list[fx.Node]) -> None:
+        """After a change in place, whoever held the old value holds the new one."""
+        base = self.base.get(old.name, old.name)
+        to_come = set(later)
+        for node, value in list(self.known.items()):
+            if value == old:
+                self.known[node] = new
+            elif isinstance(value, Value) and self.base.get(value.name, value.name) == base:
+                self._refuse_readers(value, to_come & set(node.users))
+
+    @staticmethod
+    def _refuse_readers(value: Value, readers: set[fx.Node]) -> None:
+        if readers:
+            raise Unknown(f"a change in place shows in {value.name!r} too")

@@ -1,0 +1,147 @@
+"""Times measured once on a machine and kept in a file; a file that does not fit is made anew."""
+
+import hashlib
+import logging
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from sparsepath import __version__
+from sparsepath.deploy import kernels
+from sparsepath.errors import BadInput
+from sparsepath.storage import read_json, write_json
+
+FORMAT = "sparsepath tuning 1"
+FOLDER_VARIABLE = "SPARSEPATH_CACHE"
+# Every candidate gets so many rounds; the best one counts, because whatever else the machine does
+# can only make a round longer.
+LEAST, MOST = 3, 30
+
+log = logging.getLogger("sparsepath")
+Work = Callable[[], object]
+
+
+def machine() -> str:
+    """The processor, as far as times depend on it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    name = names[0] if names else platform.processor()
+    return f"{platform.machine()} {name}, {os.cpu_count()} cores"
+
+
+def _kernels() -> str:
+    """Which build of the kernels the times are of."""
+    if not kernels.available():
+        return "none"
+    engine = kernels.Engine()
+    built = Path(str(engine.library._name)).read_bytes()
+    return f"{engine.isa} {hashlib.sha256(built).hexdigest()[:12]}"
+
+
+def default_folder() -> Path:
+    """Where times are kept unless the user says otherwise."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsepath"
+
+
+class Times:
+    """Measured seconds by question and candidate."""
+
+    def __init__(self, folder: Path | None = None, *, alone: bool = False) -> None:
+        """Read what this machine and these versions have measured before, if anything.
+
+        Work that is `alone` in one thread is measured by the time the processor gave it, which
+        busy neighbours change less than the clock on the wall.
+        """
+        self._clock = time.process_time if alone else time.perf_counter
+        self._stamp = {
+            "format": FORMAT,
+            "sparsepath": __version__,
+            "torch": torch.__version__,
+            "kernels": _kernels(),
+            "machine": machine(),
+        }
+        digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
+        self.path = (folder or default_folder()) / f"tuning-{digest}.json"
+        self._times = self._read(aloud=True)
+        self._new = False
+
+    def _read(self, *, aloud: bool) -> dict[str, dict[str, float]]:
+        if not self.path.exists():
+            return {}
+        try:
+            content = read_json(self.path)
+            stamp = {key: content.get(key) for key in self._stamp}
+            if stamp != self._stamp:
+                raise BadInput(f"it is of {stamp}")
+            return _checked(content.get("times"))
+        except (BadInput, OSError) as error:
+            if aloud:
+                log.warning("The tuning file %s is ignored and made anew: %s", self.path, error)
+            return {}
+
+    def of(
+        self, question: str, candidates: Mapping[str, Work], *, patience: float = 0.04
+    ) -> Mapping[str, float]:
+        """The seconds of each candidate, measured by turns unless they are known."""
+        known = self._times.get(question, {})
+        if not set(candidates) <= set(known):
+            self._times[question] = known = measured(
+                candidates, clock=self._clock, patience=patience
+            )
+            self._new = True
+        return {name: known[name] for name in candidates}
+
+    def keep(self) -> None:
+        """Write what is new; a place that cannot be written costs only the next measurement."""
+        if not self._new:
+            return
+        try:
+            # Another process may have measured too, since this one began.
+            merged = {**self._read(aloud=False), **self._times}
+            write_json(self.path, {**self._stamp, "times": merged})
+        except (BadInput, OSError) as error:
+            log.warning("The tuning file is not kept: %s", error)
+        self._new = False
+
+
+def _checked(times: object) -> dict[str, dict[str, float]]:
+    """The times of a file, or BadInput."""
+    if not isinstance(times, dict):
+        raise BadInput("it holds no times")
+    for question, answers in times.items():
+        fine = isinstance(answers, dict) and all(
+            isinstance(x, float) and math.isfinite(x) and x > 0 for x in answers.values()
+        )
+        if not fine:
+            raise BadInput(f"its times for {question!r} are no times")
+    return times
+
+
+def measured(
+    candidates: Mapping[str, Work], *, clock: Callable[[], float], patience: float
+) -> dict[str, float]:
+    """The best of several rounds for each candidate, all taking turns."""
+    best = dict.fromkeys(candidates, math.inf)
+    for work in candidates.values():
+        work()
+    spent, rounds = 0.0, 0
+    while rounds < LEAST or (rounds < MOST and spent < patience * len(candidates)):
+        for name, work in candidates.items():
+            began = clock()
+            work()
+            seconds = clock() - began
+            best[name] = min(best[name], max(seconds, 1e-9))
+            spent += seconds
+        rounds += 1
+    return best

@@ -1,0 +1,123 @@
+"""Whatever a runtime is given: it works, or one sentence says what is wrong."""
+
+import pytest
+import torch
+from torch import nn
+
+from sparsepath.deploy.runtime import compile
+from sparsepath.errors import BadInput
+
+from .test_runtime import error, exact, small
+
+IMAGES = torch.randn(2, 3, 16, 16)
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return compile(small(), IMAGES, tune=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((IMAGES.double(),), "must be torch.float32 like the example, not torch.float64"),
+        ((IMAGES.half(),), "not torch.float16"),
+        ((IMAGES.to("meta"),), "an ordinary tensor on the CPU, not torch.strided on meta"),
+        ((IMAGES.to_sparse(),), "not torch.sparse_coo on cpu"),
+        ((IMAGES.numpy(),), "must be a torch tensor, not ndarray"),
+        (([1, 2],), "must be a torch tensor, not list"),
+        ((IMAGES, IMAGES), "compiled for 1 inputs, not 2"),
+        ((), "compiled for 1 inputs, not 0"),
+        ((IMAGES[:, :2],), r"cannot take inputs of shape \(2, 2, 16, 16\): "),
+        ((IMAGES[0, 0],), r"cannot take inputs of shape \(16, 16\): "),
+        ((torch.tensor(1.0),), r"cannot take inputs of shape \(\): "),
+        ((IMAGES[:, :, :1, :1],), r"cannot take inputs of shape \(2, 3, 1, 1\): "),
+    ],
+)
+def test_a_wrong_input_gets_a_sentence(runtime, given, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        runtime(*given)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_wrong_input_does_no_harm(runtime):
+    before = runtime(IMAGES)
+    for wrong in (IMAGES[:, :2], IMAGES.double(), IMAGES[:, :, :1]):
+        with pytest.raises(BadInput):
+            runtime(wrong)
+    assert torch.equal(runtime(IMAGES), before)
+
+
+def test_an_empty_batch_gives_an_empty_result(runtime):
+    assert runtime(IMAGES[:0]).shape == (0, 5)
+
+
+def test_memory_in_any_order_will_do():
+    model = small()
+    runtime = compile(model, IMAGES, tune=False)
+    for images in (
+        IMAGES.to(memory_format=torch.channels_last),
+        IMAGES.transpose(2, 3),
+        torch.randn(4, 3, 32, 32)[::2, :, ::2, 1::2],
+        torch.randn(1, 3, 16, 16).expand(5, 3, 16, 16),
+    ):
+        assert error(runtime(images), exact(model, images)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "options", "says"),
+    [
+        (small().train(), IMAGES, {}, "is in training mode; call its eval()"),
+        (print, IMAGES, {}, "takes a torch module, not builtin_function_or_method"),
+        (small().to("meta"), IMAGES, {}, "is on meta; call the model's cpu()"),
+        (nn.LazyLinear(3).eval(), IMAGES, {}, "'weight' has no values yet"),
+        (small(), IMAGES[:0], {}, r"shape \(0, 3, 16, 16\); give it at least one image"),
+        (small(), IMAGES[:, :2], {}, r"cannot take inputs of shape \(2, 2, 16, 16\)"),
+        (small(), "images", {}, "must be a torch tensor, not str"),
+        (small(), None, {}, "a tensor or several in a tuple, not NoneType"),
+        (small(), (), {}, "a tensor or several in a tuple, not tuple"),
+        (small(), (IMAGES, IMAGES), {}, r"cannot take inputs of shape \(2, 3, 16, 16\), "),
+        (small(), IMAGES.long(), {}, r"cannot take inputs of shape"),
+        (small(), IMAGES, {"threads": 0}, "threads must be a whole number of at least 1, not 0"),
+        (small(), IMAGES, {"threads": -3}, "not -3"),
+        (small(), IMAGES, {"threads": 1.5}, "not 1.5"),
+        (small(), IMAGES, {"threads": "2"}, "not '2'"),
+        (small(), IMAGES, {"threads": True}, "not True"),
+    ],
+)
+def test_what_cannot_be_compiled_gets_a_sentence(model, example, options, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        compile(model, example, tune=False, **options)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_model_of_another_type_runs_in_torch():
+    model = small().double()
+    runtime = compile(model, IMAGES.double(), tune=False)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES.double()), model(IMAGES.double()))
+    assert {row.method for row in runtime.report().rows if row.op in ("conv", "linear")} == {
+        "torch"
+    }
+
+
+def test_weights_that_are_not_finite_run_in_torch():
+    model = small()
+    with torch.no_grad():
+        model[6].weight[0, 0] = torch.inf
+    runtime = compile(model, IMAGES, tune=False)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES), model(IMAGES), equal_nan=True)
+
+
+def test_a_model_without_weights_and_one_that_does_nothing():
+    for model in (nn.Identity(), nn.ReLU(), nn.Flatten()):
+        runtime = compile(model.eval(), IMAGES, tune=False)
+        assert torch.equal(runtime(IMAGES), model(IMAGES))
+
+
+def test_images_without_a_batch_will_do():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2)).eval()
+    runtime = compile(model, IMAGES, tune=False)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES[0]), model(IMAGES[0]), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,290 @@
+"""A captured graph is the model: the same numbers on networks and on whatever users write."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from sparsepath.deploy.capture import capture
+from sparsepath.deploy.reference import run
+from sparsepath.errors import BadInput
+
+from .cases import BUILDERS, network, sizes
+
+
+def unknown(graph):
+    """Why each node that torch must run is unknown."""
+    return {node.name: node.call.why for node in graph if node.op == "torch"}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_graph_gives_what_its_network_gives(name):
+    model = network(name).double()
+    graph = capture(model)
+    assert not unknown(graph)
+    for size in sizes(name):
+        for batch in (1, 3):
+            images = torch.randn(batch, 3, size, size, dtype=torch.float64)
+            with torch.no_grad():
+                assert torch.equal(run(graph, images), model(images))
+
+
+def test_attributes_can_be_written_as_json():
+    for name in BUILDERS:
+        for node in capture(network(name)):
+            json.dumps(dict(node.attributes))
+
+
+def test_nodes_carry_the_names_of_the_layers():
+    names = [node.name for node in capture(network("resnet-20"))]
+    assert {"conv", "norm", "blocks.0.conv1", "blocks.0.add", "blocks.3.pad", "fc"} <= set(names)
+
+
+class Model(nn.Module):
+    """A model from a function, with layers it may use."""
+
+    def __init__(self, function, **layers):
+        super().__init__()
+        self.function = function
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def conv(inputs=4, outputs=4, size=3, *, padding=1, **options):
+    return nn.Conv2d(inputs, outputs, size, padding=padding, **options)
+
+
+def hooked():
+    layer = conv()
+    layer.register_forward_hook(lambda layer, inputs, output: output + 1)
+    return layer
+
+
+class Stubborn(nn.Module):
+    """A module whose way depends on its input."""
+
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+class Doubled(nn.Conv2d):
+    """A user's own kind of convolution."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Training(nn.Module):
+    """A batch norm that was left in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(4, momentum=0.0)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.train()
+        return self
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def shared_then_changed(self, x):
+    y = self.a(x)
+    z = self.relu(y)  # in place: y is z from here on
+    return y + z
+
+
+def changed_twice(self, x):
+    y = self.a(x)
+    z = y
+    y += 1
+    y.mul_(2)
+    return torch.cat((y, z), 1)
+
+
+def unknown_change(self, x):
+    y = self.a(x)
+    z = y.fill_(3.0)
+    return y + z
+
+
+def view_changed(self, x):
+    y = self.a(x)
+    z = y.flatten(1)
+    z += 1
+    return z.sum() + y.sum()
+
+
+def halves(self, x):
+    a, b = x.chunk(2, dim=1)
+    return torch.cat((b, a), 1)
+
+
+def folded_pixels(self, x):
+    n, c, h, w = x.shape
+    return self.a(x).view(n, c, h * w).mean(-1)
+
+
+def counted(self, x):
+    height = x.shape[2]
+    rows = height
+    rows += 1
+    return x * height + rows
+
+
+def joined(self, x):
+    a, b = self.a(x), self.b(x)
+    c = torch.cat((a, b, a), 1)
+    d = torch.cat((x, c, b.relu(), self.pool(c)), 1)
+    return self.c(d), c, torch.cat((c, a), 1), torch.cat((self.a(b), d), 1)
+
+
+KNOWN = {
+    "concatenations": Model(
+        joined, a=conv(), b=conv(size=1, padding=0), c=conv(32, 3), pool=nn.MaxPool2d(3, 1, 1)
+    ),
+    "strides": Model(lambda self, x: self.a(x), a=conv(stride=2, dilation=2, groups=2)),
+    "even same": Model(lambda self, x: self.a(x), a=conv(size=4, padding="same")),
+    "odd same": Model(lambda self, x: self.a(x), a=conv(size=(3, 5), padding="same", dilation=2)),
+    "valid": Model(lambda self, x: self.a(x), a=conv(padding="valid")),
+    "reflected": Model(lambda self, x: self.a(x), a=conv(padding_mode="reflect")),
+    "circular": Model(lambda self, x: self.a(x), a=conv(padding_mode="circular", bias=False)),
+    "transposed": Model(
+        lambda self, x: self.a(x),
+        a=nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),
+    ),
+    "shared": Model(lambda self, x: self.a(self.a(x)), a=conv()),
+    "in place": Model(shared_then_changed, a=conv(), relu=nn.ReLU(inplace=True)),
+    "changed twice": Model(changed_twice, a=conv()),
+    "subclass": Model(lambda self, x: self.a(x), a=Doubled(4, 4, 3)),
+    "weight norm": Model(
+        lambda self, x: self.a(x), a=parametrizations.weight_norm(nn.Conv2d(4, 5, 3))
+    ),
+    "numbers": Model(lambda self, x: (1 - x) * 2 / 3 + 0.5 - x),
+    "a weight by itself": Model(
+        lambda self, x: x * self.w + self.w, w=nn.Parameter(torch.randn(4, 1, 1))
+    ),
+    "weights computed": Model(
+        lambda self, x: nn.functional.conv2d(x, self.w * self.w.abs()),
+        w=nn.Parameter(torch.randn(5, 4, 1, 1)),
+    ),
+    "view by size": Model(lambda self, x: x.view(x.size(0), -1)),
+    "view by shape": Model(lambda self, x: torch.reshape(x, (x.shape[0], 2, -1))),
+    "elementwise": Model(
+        lambda self, x: torch.sigmoid(x).tanh() + nn.functional.leaky_relu(x, 0.2) + x.clamp(0, 6)
+    ),
+    "modules": nn.Sequential(
+        nn.SiLU(), nn.GELU(approximate="tanh"), nn.Hardswish(), nn.ELU(0.5), nn.ReLU6(), nn.PReLU()
+    )[:-1],
+    "pools": nn.Sequential(
+        nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(3, 1, 1, count_include_pad=False)
+    ),
+    "adaptive": nn.Sequential(nn.AdaptiveMaxPool2d((None, 3)), nn.AdaptiveAvgPool2d(2)),
+    "softmax": nn.Sequential(nn.Flatten(), nn.LogSoftmax(dim=1), nn.Softmax(-1)),
+    "upsampling": nn.Sequential(nn.Upsample(scale_factor=2), nn.Upsample((9, 7), mode="bilinear")),
+    "shuffle": nn.Sequential(nn.PixelShuffle(2), nn.ZeroPad2d((1, 2, 0, 1))),
+    "axes": Model(lambda self, x: x.permute(0, 2, 3, 1).transpose(1, 2)[:, ::2]),
+    "dropout": nn.Sequential(nn.Dropout(), nn.Dropout2d(), nn.Identity()).eval(),
+    "input back": Model(lambda self, x: (x, {"half": x[:, :2], "none": None, "list": [1, x]})),
+}
+UNKNOWN = {
+    "chunks": (Model(halves), "no such operation"),
+    "two ways": (Model(lambda self, x: self.a(self.b(x)), a=conv(), b=Stubborn()), "test_capture"),
+    "hooks": (Model(lambda self, x: self.a(x), a=hooked()), "hooks"),
+    "batch statistics": (Training(), "statistics of the batch"),
+    "change unknown": (Model(unknown_change, a=conv()), "no such operation"),
+    "changed view": (Model(view_changed, a=conv()), "a change in place shows"),
+    "one way only": (Model(lambda self, x: x + 1 if x.sum() > 0 else x), "line"),
+    "shapes unpacked": (Model(folded_pixels, a=conv()), "computed from the input"),
+    "counted": (Model(counted), "length"),
+    "weights from input": (Model(lambda self, x: nn.functional.conv2d(x, x)), "computed"),
+    "layer norm": (nn.LayerNorm(6), "no such operation"),
+}
+
+
+def images(dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(3, 4, 8, 6, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def check(model, graph):
+    for seed in range(3):
+        x = images(seed=seed)
+        with torch.no_grad():
+            wanted = model(x.clone())
+        torch.testing.assert_close(run(graph, x.clone()), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_users_write_is_understood(name):
+    model = KNOWN[name].double().eval()
+    graph = capture(model)
+    assert not unknown(graph)
+    check(model, graph)
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_not_understood_runs_in_torch_and_says_why(name):
+    model, reason = UNKNOWN[name]
+    model = model.double().eval()
+    graph = capture(model)
+    assert any(reason in why for why in unknown(graph).values()), unknown(graph)
+    check(model, graph)
+
+
+def test_only_the_module_that_cannot_be_traced_stays_whole():
+    model, _ = UNKNOWN["two ways"]
+    graph = capture(model.double())
+    assert [node.op for node in graph] == ["torch", "conv"]
+
+
+def test_capturing_leaves_the_model_as_it_was():
+    model = Model(lambda self, x: x + torch.ones(4, 1, 1), a=conv())
+    before = set(vars(model)), {name: x.clone() for name, x in model.state_dict().items()}
+    check(model, capture(model))
+    assert set(vars(model)) == before[0]
+    for name, x in model.state_dict().items():
+        assert torch.equal(x, before[1][name])
+
+
+def test_the_graph_does_not_follow_later_training():
+    model = nn.Sequential(conv(), hooked()).double()
+    x, graph = images(), capture(model)
+    before = run(graph, x)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    assert torch.equal(run(graph, x), before)
+
+
+def test_several_inputs_and_defaults():
+    class Two(nn.Module):
+        def forward(self, x, y, scale=2.0, mask=None):
+            return x * scale + y if mask is None else x
+
+    x, y = images(), images(seed=1)
+    graph = capture(Two(), inputs=2)
+    assert graph.inputs == ("x", "y")
+    assert torch.equal(run(graph, x, y), x * 2 + y)
+    with pytest.raises(BadInput, match="takes 2 inputs, not 1"):
+        run(graph, x)
+
+
+def test_other_dimensions_and_no_batch():
+    line = nn.Sequential(nn.Conv1d(4, 3, 3), nn.BatchNorm1d(3), nn.MaxPool1d(2)).double().eval()
+    cube = nn.Sequential(nn.Conv3d(4, 3, 3), nn.AvgPool3d(2)).double().eval()
+    flat = nn.Sequential(conv(), nn.MaxPool2d(2)).double().eval()
+    for model, shape in ((line, (2, 4, 9)), (cube, (2, 4, 5, 6, 7)), (flat, (4, 8, 8))):
+        x = torch.randn(shape, dtype=torch.float64)
+        graph = capture(model)
+        assert not unknown(graph)
+        with torch.no_grad():
+            assert torch.equal(run(graph, x), model(x))

@@ -1,0 +1,307 @@
+"""Every kernel against torch in float64: shapes, patterns, layouts, vector widths, threads."""
+
+import math
+import threading
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from sparsepath.deploy.kernels import NO_CLAMP, RELU, RELU6, Conv, Linear, available, isas
+from sparsepath.deploy.maps import Layout
+from sparsepath.deploy.program import Program
+
+pytestmark = pytest.mark.skipif(not available(), reason="built without a C++ compiler")
+
+EPS = torch.finfo(torch.float32).eps
+LIMIT = {"winograd4": 1e-4, "winograd2": 1e-5}
+CLAMPS = st.sampled_from([NO_CLAMP, RELU, RELU6])
+GRIDS = st.sampled_from([1, 2, 4])
+PATTERNS = [
+    "none zero",
+    "all zero",
+    "one kernel",
+    "empty rows",
+    "empty columns",
+    "kernels",
+    "elements",
+]
+FEW = settings(max_examples=60, deadline=None)
+
+
+def pattern_of(kind, weight, generator):
+    """A mask of zeros and ones for a (out, in, ...) weight."""
+    out, into = weight.shape[:2]
+    mask = torch.ones_like(weight)
+    if kind == "all zero":
+        mask.zero_()
+    elif kind == "one kernel":
+        mask.zero_()[out // 2, into // 2] = 1
+    elif kind == "empty rows":
+        mask[::2] = 0
+    elif kind == "empty columns":
+        mask[:, ::2] = 0
+    elif kind == "kernels":
+        shape = (out, into) + (1,) * (weight.ndim - 2)
+        mask *= torch.rand(shape, generator=generator) < 0.4
+    elif kind == "elements":
+        mask *= torch.rand(weight.shape, generator=generator) < 0.4
+    return mask
+
+
+@st.composite
+def convolutions(draw, methods=("direct", "winograd2", "winograd4", "depthwise")):
+    """A convolution, its input and how it is to be run."""
+    method = draw(st.sampled_from(methods))
+    pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))
+    kernel, stride, dilation, groups = pair(1, 5), pair(1, 3), pair(1, 2), draw(st.integers(1, 3))
+    multiple = draw(st.integers(1, 2))
+    into, out = groups * draw(st.integers(1, 9)), groups * draw(st.integers(1, 9))
+    if method == "depthwise":
+        groups = draw(st.integers(2, 9))
+        into, out = groups, groups * multiple
+    elif method.startswith("winograd"):
+        kernels = [(3, 3), (1, 3), (3, 1)] if method == "winograd4" else [(3, 3)]
+        kernel, stride, dilation, groups = draw(st.sampled_from(kernels)), (1, 1), (1, 1), 1
+    padding = pair(0, 3)
+    batch, size = draw(st.integers(1, 20)), pair(1, 19)
+    assume(
+        all(
+            n + 2 * p > d * (k - 1)
+            for n, p, d, k in zip(size, padding, dilation, kernel, strict=True)
+        )
+    )
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    weight = torch.randn(out, into // groups, *kernel, generator=generator)
+    weight *= pattern_of(draw(st.sampled_from(PATTERNS)), weight, generator)
+    bias = torch.randn(out, generator=generator)
+    x = torch.randn(batch, into, *size, generator=generator)
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return x, weight, bias, options, method
+
+
+def run_conv(x, weight, bias, options, method, *, grid, clamp=NO_CLAMP, pool=False, panel=0, **how):
+    program = Program(**how)
+    maps = program.enter(program.input(x.shape[1:]), grid=grid)
+    maps = program.conv(
+        maps, Conv(weight, bias, **options, method=method), clamp=clamp, pool=pool, panel=panel
+    )
+    program.output(program.leave(maps))
+    (y,) = program.run([x])
+    return y
+
+
+def limit_of(method, weight, bias, x, options, exact):
+    """How far from the float64 reference a result may be, relative to the largest value."""
+    if method in LIMIT:
+        return LIMIT[method]
+    plain = nn.functional.conv2d(x, weight, bias, **options)
+    error = float((plain - exact).abs().max() / exact.abs().max())
+    return 2 * error + 4 * EPS
+
+
+@FEW
+@given(
+    convolutions(),
+    GRIDS,
+    CLAMPS,
+    st.booleans(),
+    st.sampled_from([0, 1, 2, 3, 4, 6]),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.sampled_from([7, 16]),
+)
+def test_a_convolution_equals_torchs(case, grid, clamp, pool, panel, threads, isa, group):
+    x, weight, bias, options, method = case
+    exact = nn.functional.conv2d(x.double(), weight.double(), bias.double(), **options)
+    assume(not pool or min(exact.shape[2:]) >= 2)
+    limit, largest = limit_of(method, weight, bias, x, options, exact), exact.abs().max()
+    expected = exact.clamp(*clamp)
+    if pool:
+        expected = nn.functional.max_pool2d(expected, 2)
+    y = run_conv(
+        *case, grid=grid, clamp=clamp, pool=pool, panel=panel,
+        threads=threads, isa=isas()[isa % len(isas())], group=group,
+    )  # fmt: skip
+    assert y.shape == expected.shape
+    assert float((y - expected).abs().max() / largest) <= limit
+
+
+@FEW
+@given(convolutions(), GRIDS, st.integers(2, 4))
+def test_threads_change_no_bit(case, grid, threads):
+    assert torch.equal(run_conv(*case, grid=grid, threads=threads), run_conv(*case, grid=grid))
+
+
+@FEW
+@given(convolutions(), GRIDS, st.sampled_from([math.inf, -math.inf, math.nan]), st.data())
+def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value, data):
+    x, weight, bias, options, method = case
+    n, c, h, w = (data.draw(st.integers(0, size - 1)) for size in x.shape)
+    seen = torch.zeros_like(x)
+    seen[n, c, h, w] = 1
+    reads = nn.functional.conv2d(seen, (weight != 0).float(), **options) > 0
+    x = x.clone()
+    x[n, c, h, w] = value
+    finite = run_conv(x, weight, bias, options, method, grid=grid).isfinite()
+    assert not finite[reads].any()
+    if not method.startswith("winograd"):
+        assert finite[~reads].all()
+    else:  # only within the tile of a pixel that reads it, and only in its own image
+        assert finite[torch.arange(len(x)) != n].all()
+
+
+@FEW
+@given(
+    st.tuples(*[st.integers(1, 18)] * 2, *[st.integers(1, 20)] * 2),
+    st.tuples(*[st.integers(1, 4)] * 4),
+    st.tuples(*[st.integers(0, 2)] * 2),
+    GRIDS,
+    st.sampled_from(["max", "avg", "avg without padding"]),
+    st.integers(0, 2),
+)
+def test_a_pool_equals_torchs(shape, steps, padding, grid, kind, isa):
+    window, stride = steps[:2], steps[2:]
+    padding = tuple(min(p, w // 2) for p, w in zip(padding, window, strict=True))
+    assume(all(n + 2 * p >= w for n, p, w in zip(shape[2:], padding, window, strict=True)))
+    x = torch.randn(shape)
+    if kind == "max":
+        expected = nn.functional.max_pool2d(x, window, stride, padding)
+    else:
+        counted = kind == "avg"
+        expected = nn.functional.avg_pool2d(x, window, stride, padding, count_include_pad=counted)
+    program = Program(isa=isas()[isa % len(isas())])
+    maps = program.enter(program.input(shape[1:]), grid=grid)
+    if kind == "max":
+        maps = program.max_pool(maps, window, stride=stride, padding=padding)
+    else:
+        maps = program.avg_pool(maps, window, stride=stride, padding=padding, count_padding=counted)
+    program.output(program.leave(maps))
+    torch.testing.assert_close(program.run([x])[0], expected)
+
+
+def test_a_max_pool_keeps_nan_and_ignores_padding():
+    x = torch.full((1, 1, 4, 4), -5.0)
+    x[0, 0, 0, 0] = math.nan
+    for grid in (1, 2, 4):
+        program = Program()
+        maps = program.enter(program.input((1, 4, 4)), grid=grid)
+        program.output(program.leave(program.max_pool(maps, (3, 3), stride=(1, 1), padding=(1, 1))))
+        (y,) = program.run([x])
+        assert y.isnan().sum() == 4
+        assert (y[~y.isnan()] == -5).all()
+
+
+@FEW
+@given(
+    st.tuples(*[st.integers(1, 18)] * 2, *[st.integers(1, 20)] * 2), GRIDS, GRIDS, CLAMPS,
+    st.integers(0, 2),
+)  # fmt: skip
+def test_sums_scales_and_concatenation_equal_torchs(shape, grid, other_grid, clamp, isa):
+    a, b = torch.randn(shape), torch.randn(shape)
+    scale, shift = torch.randn(shape[1]), torch.randn(shape[1])
+    program = Program(isa=isas()[isa % len(isas())], threads=2)
+    first = program.enter(program.input(shape[1:]), grid=grid)
+    second = program.enter(program.input(shape[1:]), grid=other_grid)
+    summed = program.add(first, second, clamp=clamp)
+    scaled = program.affine(summed, scale, shift, clamp=clamp)
+    joined = program.concat([scaled, second, first])
+    program.output(program.leave(joined))
+    program.output(program.mean(joined))
+    everything, means = program.run([a, b])
+    expected = (a + b).clamp(*clamp)
+    column = lambda v: v[:, None, None]
+    expected = (expected * column(scale) + column(shift)).clamp(*clamp)
+    expected = torch.cat([expected, b, a], 1)
+    torch.testing.assert_close(everything, expected)
+    torch.testing.assert_close(means, expected.mean((2, 3)), rtol=1e-5, atol=1e-6)
+
+
+@FEW
+@given(
+    st.integers(1, 70), st.integers(1, 200), st.integers(1, 40), st.sampled_from(PATTERNS), CLAMPS,
+    st.integers(1, 3), st.integers(0, 2),
+)  # fmt: skip
+def test_a_linear_layer_equals_torchs(batch, into, out, pattern, clamp, threads, isa):
+    generator = torch.Generator().manual_seed(batch)
+    weight = torch.randn(out, into, generator=generator)
+    weight *= pattern_of(pattern, weight, generator)
+    bias, x = torch.randn(out, generator=generator), torch.randn(batch, into, generator=generator)
+    program = Program(threads=threads, isa=isas()[isa % len(isas())], group=64)
+    row = program.input((into,))
+    program.output(program.linear(row, Linear(weight, bias), clamp=clamp))
+    (y,) = program.run([x])
+    exact = x.double() @ weight.double().T + bias.double()
+    limit = 2 * (nn.functional.linear(x, weight, bias) - exact).abs().max() / exact.abs().max()
+    error = (y - exact.clamp(*clamp)).abs().max() / exact.abs().max()
+    assert error <= limit + 4 * EPS
+
+
+def test_producers_may_write_side_by_side_into_one_buffer():
+    x, weight = torch.randn(3, 4, 8, 8), torch.randn(5, 4, 1, 1)
+    program = Program()
+    joined = program.buffer(9, Layout.of(8, 8, 4))
+    maps = program.enter(program.input((4, 8, 8)), grid=4, into=joined.part(0, 4))
+    program.conv(maps, Conv(weight), into=joined.part(4, 5))
+    program.output(program.leave(joined))
+    (y,) = program.run([x])
+    expected = torch.cat([x, nn.functional.conv2d(x, weight)], 1)
+    torch.testing.assert_close(y, expected)
+
+
+def deep_program():
+    """Several layers, whose buffers share their places."""
+    torch.manual_seed(0)
+    program = Program(threads=2, group=4)
+    x = program.enter(program.input((3, 12, 12)), grid=4)
+    layers = [torch.randn(8, 3, 3, 3), torch.randn(8, 8, 3, 3), torch.randn(8, 8, 3, 3)]
+    for weight in layers:
+        conv = Conv(weight, padding=(1, 1), method="winograd2")
+        kept, x = x, program.conv(x, conv, clamp=RELU)
+    program.output(program.leave(program.add(x, kept)))
+
+    def reference(images):
+        for weight in layers:
+            kept = images
+            images = nn.functional.conv2d(images, weight, padding=1).relu()
+        return images + kept
+
+    return program, reference
+
+
+def test_a_program_runs_from_many_threads_at_once():
+    program, reference = deep_program()
+    inputs = [torch.randn(5 + k, 3, 12, 12) for k in range(6)]
+    expected = [program.run([x])[0] for x in inputs]
+    torch.testing.assert_close(expected[0], reference(inputs[0]), rtol=1e-4, atol=1e-4)
+    wrong = []
+
+    def work(k):
+        wrong.extend(
+            k for _ in range(20) if not torch.equal(program.run([inputs[k]])[0], expected[k])
+        )
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_profile_names_every_call_in_order():
+    program, _ = deep_program()
+    profile = program.profile([torch.randn(5, 3, 12, 12)])
+    assert [kind for kind, _ in profile] == ["import", "conv", "conv", "conv", "add", "export"]
+    assert all(seconds > 0 for _, seconds in profile)
+
+
+@pytest.mark.parametrize("zeros", [0, 0.34, 0.5, 0.8, 0.9])
+def test_packed_winograd_weights_take_at_most_4_3_times_the_kept_values(zeros):
+    torch.manual_seed(0)
+    weight = torch.randn(192, 192, 3, 3) * (torch.rand(192, 192, 1, 1) >= zeros)
+    conv = Conv(weight, padding=(1, 1), method="winograd4")
+    assert conv.kept == int(weight.count_nonzero())
+    assert conv.bytes <= 4.3 * 4 * conv.kept

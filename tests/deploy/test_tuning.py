@@ -1,0 +1,228 @@
+"""Times are measured once, kept, and thrown away when they do not fit; the fastest way is taken."""
+
+import json
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from sparsepath.deploy import kernels, tuning
+from sparsepath.deploy.capture import capture
+from sparsepath.deploy.choices import Lanes, Weights
+from sparsepath.deploy.dense import in_onnxruntime, in_torch
+from sparsepath.deploy.fold import folded
+from sparsepath.deploy.plan import MANY, ONE, Planner
+from sparsepath.deploy.reference import run
+from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.tuner import Tuner
+from sparsepath.deploy.tuning import Times
+
+from .cases import BUILDERS, network, sizes
+from .test_runtime import error, exact, small
+
+IMAGES = torch.randn(4, 3, 16, 16)
+native = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
+
+
+def never(candidates, **options):
+    raise AssertionError(f"measured again: {list(candidates)}")
+
+
+@native
+def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
+    first = compile(small(), IMAGES, cache=tmp_path)
+    monkeypatch.setattr(tuning, "measured", never)
+    second = compile(small(), IMAGES, cache=tmp_path)
+    assert str(first.report()) == str(second.report())
+    with pytest.raises(AssertionError, match="measured again"):
+        compile(small(), torch.randn(4, 3, 20, 20), cache=tmp_path)
+    with pytest.raises(AssertionError, match="measured again"):
+        compile(small(channels=4), torch.randn(4, 4, 16, 16), cache=tmp_path)
+
+
+def written(folder):
+    times = Times(folder)
+    times.of("question", {"answer": lambda: None})
+    times.keep()
+    return times.path
+
+
+def changed(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+DAMAGES = {
+    "cut": lambda path: path.write_text(path.read_text()[:-40]),
+    "empty": lambda path: path.write_text(""),
+    "bytes": lambda path: path.write_bytes(b"\xff\x00\xfe" * 100),
+    "a list": lambda path: path.write_text("[1, 2]"),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "another format": lambda path: changed(path, format="sparsepath tuning 99"),
+    "another version": lambda path: changed(path, sparsepath="99.0"),
+    "another torch": lambda path: changed(path, torch="1.0"),
+    "another machine": lambda path: changed(path, machine="a calculator"),
+    "no times": lambda path: changed(path, times=None),
+    "times of a kind": lambda path: changed(path, times={"question": {"answer": "soon"}}),
+    "a list of times": lambda path: changed(path, times={"question": [1.0]}),
+    "negative": lambda path: changed(path, times={"question": {"answer": -1.0}}),
+    "not a number": lambda path: path.write_text(
+        path.read_text().replace('"answer": ', '"answer": NaN, "x": ')
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_file_that_is_damaged_or_foreign_is_ignored_in_one_line_and_made_anew(
+    name, tmp_path, caplog
+):
+    path = written(tmp_path)
+    DAMAGES[name](path)
+    with caplog.at_level(logging.WARNING, "sparsepath"):
+        times = Times(tmp_path)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "is ignored and made anew" in said
+    assert len(said.splitlines()) == 1
+    asked = []
+    times.of("question", {"answer": lambda: asked.append(1)})
+    assert asked
+    times.keep()
+    caplog.clear()
+    Times(tmp_path).of("question", {"answer": lambda: never(["answer"])})
+    assert not caplog.records
+
+
+def test_a_place_that_cannot_be_written_costs_only_a_line(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.WARNING, "sparsepath"):
+        runtime = compile(small(), IMAGES, cache=tmp_path / "file")
+    assert error(runtime(IMAGES), exact(small(), IMAGES)) < 1e-5
+    if kernels.available():
+        (said,) = [record.getMessage() for record in caplog.records]
+        assert said.startswith("The tuning file is not kept: ")
+
+
+def test_two_processes_that_measure_keep_both_answers(tmp_path):
+    one, two = Times(tmp_path), Times(tmp_path)
+    one.of("first", {"a": lambda: None})
+    two.of("second", {"b": lambda: None})
+    one.keep()
+    two.keep()
+    both = Times(tmp_path)
+    both.of("first", {"a": lambda: never(["a"])})
+    both.of("second", {"b": lambda: never(["b"])})
+
+
+def test_candidates_take_turns_and_the_best_round_counts():
+    clock = iter(range(10_000))
+    ticks = {"slow": 5, "fast": 2}
+    order = []
+
+    def work(name):
+        def run():
+            order.append(name)
+            for _ in range(ticks[name]):
+                next(clock)
+
+        return run
+
+    works = {name: work(name) for name in ticks}
+    found = tuning.measured(works, clock=lambda: float(next(clock)), patience=0.0)
+    assert found == {"slow": 6.0, "fast": 3.0}
+    assert order[:6] == ["slow", "fast"] * 3
+
+
+class Told(Times):
+    """Times that are told, by words that the candidate's name begins with."""
+
+    def __init__(self, **seconds):
+        self.seconds = seconds
+        self.path = None
+
+    def of(self, question, candidates, patience=0.0):
+        found = {}
+        for name in candidates:
+            known = [x for word, x in self.seconds.items() if name.startswith(word)]
+            found[name] = known[0] if known else 1.0
+        return found
+
+
+def planned(model, images, times, lanes=MANY):
+    graph = folded(capture(model))
+    shapes = {graph.inputs[0]: tuple(images.shape)}
+    run(graph, images, watch=lambda node, x: shapes.__setitem__(node.name, tuple(x.shape)))
+    planner = Planner(graph, Weights(), 1)
+    return Tuner(planner, [images], shapes, {"torch": in_torch(graph)}, times).plan(lanes)
+
+
+@native
+def test_the_fastest_method_of_a_layer_is_taken():
+    for method in ("winograd4", "winograd2", "direct"):
+        times = Told(**{method: 0.5, "torch": 9.0, "Lanes": 0.1, "way": 0.01})
+        assert planned(small(), IMAGES, times).choices["0"].method == method
+
+
+@native
+def test_a_layer_goes_to_torch_only_if_that_pays_for_the_way():
+    fast = Told(torch=0.1, way=0.01, native=0.01)
+    assert planned(small(), IMAGES, fast).choices["0"].method == "torch"
+    slow_way = Told(torch=0.1, way=0.5, native=0.01)
+    assert planned(small(), IMAGES, slow_way).choices["0"].method != "torch"
+
+
+@native
+def test_the_fastest_lanes_are_taken():
+    times = Told(**{str(Lanes(2, 16)): 0.1, "way": 0.01})
+    plan = planned(small(), IMAGES, times)
+    assert (plan.lanes, plan.runner) == (Lanes(2, 16), "native")
+
+
+@native
+def test_a_dense_runtime_that_is_faster_takes_the_whole():
+    plan = planned(small(), IMAGES, Told(torch=0.01, way=0.5, Lanes=3.0), ONE)
+    assert plan.runner == "torch"
+    assert all("faster for the whole" in choice.why for choice in plan.choices.values())
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_dense_choice_of_torch_has_the_same_function(name):
+    model = network(name)
+    dense = in_torch(folded(capture(model)))
+    for size in sizes(name):
+        images = torch.randn(3, 3, size, size)
+        assert error(dense(images), exact(model, images)) < 1e-5
+
+
+def test_onnxruntime_leaves_what_it_cannot_take_to_torch():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    dense = in_onnxruntime(folded(capture(model)), [IMAGES], 1)
+    with torch.no_grad():
+        torch.testing.assert_close(dense(IMAGES[0]), model(IMAGES[0]))
+        torch.testing.assert_close(dense(IMAGES.transpose(2, 3)), model(IMAGES.transpose(2, 3)))
+    with pytest.raises(RuntimeError, match="channels"):
+        dense(IMAGES[:, :2])
+
+
+def test_an_example_without_a_batch_is_tuned_too(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    runtime = compile(model, IMAGES[0], cache=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES[1]), model(IMAGES[1]))
+        torch.testing.assert_close(runtime(IMAGES), model(IMAGES), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_dense_choice_of_onnxruntime_has_the_same_function(name):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model = network(name)
+    graph = folded(capture(model))
+    dense = in_onnxruntime(graph, [torch.randn(2, 3, 32, 32)], 1)
+    if name in ("digit-net", "digit-net-bn", "u-net-bilinear"):
+        assert dense is None
+        return
+    for size in sizes(name):
+        images = torch.randn(3, 3, size, size)
+        assert error(dense(images), exact(model, images)) < 1e-5

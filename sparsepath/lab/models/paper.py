@@ -24,7 +24,7 @@ class LowRank(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """The horizontal maps, then the vertical ones."""
-        if images.is_cuda and self.training:
+        if self.training and images.is_cuda:  # in this order: a trace has no device to ask for
             return self.as_one(images)
         return torch.cat((self.horizontal(images), self.vertical(images)), dim=1)
 

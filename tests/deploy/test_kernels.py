@@ -153,6 +153,19 @@ def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value
         assert finite[torch.arange(len(x)) != n].all()
 
 
+@pytest.mark.parametrize("method", ["direct", "winograd2", "winograd4"])
+@pytest.mark.parametrize("pool", [False, True])
+def test_a_clamp_and_a_pool_keep_nan(method, pool):
+    x, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+    x[1, 2, 3, 4] = math.nan
+    y = run_conv(x, weight, None, {"padding": (1, 1)}, method, grid=4, clamp=RELU6, pool=pool)
+    expected = nn.functional.conv2d(x, weight, padding=1).clamp(*RELU6)
+    if pool:
+        expected = nn.functional.max_pool2d(expected, 2)
+    assert y[expected.isnan()].isnan().all()
+    assert expected.isnan().any()
+
+
 @FEW
 @given(
     st.tuples(*[st.integers(1, 18)] * 2, *[st.integers(1, 20)] * 2),

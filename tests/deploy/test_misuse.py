@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sparsepath.deploy import kernels
+from sparsepath.deploy import kernels, library
 from sparsepath.deploy.kernels import Conv, Engine, Linear, available
 from sparsepath.deploy.maps import Layout
 from sparsepath.deploy.program import Program
@@ -82,9 +82,18 @@ def test_the_environment_forces_the_instruction_set(monkeypatch):
 
 
 def test_without_the_libraries_it_says_why(monkeypatch):
-    monkeypatch.setattr(kernels, "_LIBRARY", None)
-    monkeypatch.setattr(kernels, "_MISSING", "no compiler")
+    monkeypatch.setattr(library, "_LIBRARY", None)
+    monkeypatch.setattr(library, "_MISSING", "no compiler")
     assert not kernels.available()
     assert kernels.why_missing() == "no compiler"
     with pytest.raises(BadInput, match="not available: no compiler"):
         Engine()
+
+
+def test_a_library_that_cannot_be_used_says_why(monkeypatch, tmp_path):
+    assert library.load("sse9")[1] == "the install found no C++ compiler to build them with"
+    monkeypatch.setattr(library, "VERSION", 0)
+    assert "built from other sources; install sparsepath again" in library.load("portable")[1]
+    (tmp_path / "_kernels_portable.so").write_text("not a library")
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
+    assert "does not load here" in library.load("portable")[1]

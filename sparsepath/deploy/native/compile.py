@@ -52,21 +52,10 @@ def build(
         jobs, links = [], []
         for number, (target, flags) in enumerate(targets.items()):
             objects = []
+            compile_one = [*command, *FLAGS, *flags, "-I", str(HERE), "-c"]
             for source in [*sources(), *(extra or [])]:
                 objects.append(str(Path(scratch, f"{number}-{source.stem}.o")))
-                jobs.append(
-                    [
-                        *command,
-                        *FLAGS,
-                        *flags,
-                        "-I",
-                        str(HERE),
-                        "-c",
-                        str(source),
-                        "-o",
-                        objects[-1],
-                    ]
-                )
+                jobs.append([*compile_one, str(source), "-o", objects[-1]])
             shared = LINK if target.suffix == ".so" else ["-pthread"]
             links.append([*command, *flags, *shared, *objects, "-o", str(target)])
         # The longest first: they are the ones of many templates.

@@ -115,7 +115,8 @@ class Direct {
         float *products = this->products(scratch);
         const float *before = &set == &weights_.sets.front() ? nullptr : products;
         if (&set != &weights_.sets.back() || !side_by_side(panel)) {
-            multiply(P, {&set, 0, first, last, scratch, before, products, size_t(P) * LANES, nullptr, nullptr, 0});
+            multiply(P, {&set, 0, first, last, scratch, before, products, size_t(P) * LANES, nullptr,
+                         nullptr, 0});
             return;
         }
         const int item = panel * P;

@@ -75,8 +75,8 @@ size_t sp_weights_bytes(const sp_weights *weights); /* memory of the packed form
 sp_engine *sp_engine_create(int32_t threads);
 void sp_engine_free(sp_engine *engine);
 
-/* Floats of workspace that sp_run needs for these calls; the workspace must be aligned to 64 bytes, as must be
- * every slot that holds lanes. */
+/* Floats of workspace that sp_run needs for these calls; the workspace must be aligned to 64 bytes,
+ * as must be every slot that holds lanes. */
 size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t threads);
 
 /* Run the calls in order on `batch` images; slots[i] is the buffer of slot i. */

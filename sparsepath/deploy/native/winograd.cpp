@@ -63,8 +63,8 @@ template <int FY, int FX> class Winograd {
   public:
     Winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
              const View &target, const Finish &finish)
-        : P(panel), bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source), target_(target),
-          finish_(finish), height_(target.layout.tile_height * finish.pool),
+        : P(panel), bench_(bench), weights_(weights), steps_(weights.sets[0]), source_(source),
+          target_(target), finish_(finish), height_(target.layout.tile_height * finish.pool),
           width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
           across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
           stride_(slice_floats(weights, P)) {
@@ -125,11 +125,11 @@ template <int FY, int FX> class Winograd {
     const Steps &steps_;
     View source_, target_;
     Finish finish_;
-    int height_, width_;        // of a tile before pooling
-    int down_, across_, total_;  // Winograd tiles in a tile, and in all vectors
-    size_t stride_;  // floats from slice to slice
-    std::vector<Reach> reach_;  // [tile][slice]
-    std::vector<char> plain_;   // [tile]: all of it can be read as it is
+    int height_, width_;         // of a tile of the layout before pooling
+    int down_, across_, total_;  // Winograd's tiles in such a tile, and in all vectors
+    size_t stride_;              // floats from slice to slice
+    std::vector<Reach> reach_;   // [tile][slice]
+    std::vector<char> plain_;    // [tile]: all of it can be read as it is
     std::vector<Halo> halos_;
 
     // Transform channels first .. last - 1 of the panel's tiles.

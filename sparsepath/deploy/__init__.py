@@ -1,5 +1,6 @@
-"""Running a sparse network fast on the CPU."""
+"""Making a sparse network smaller, keeping it in a file, and running it fast on the CPU."""
 
+from sparsepath.deploy.compact import Compacted, compact
 from sparsepath.deploy.runtime import Runtime, compile
 
-__all__ = ["Runtime", "compile"]
+__all__ = ["Compacted", "Runtime", "compact", "compile"]

@@ -88,3 +88,14 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """Read the text header of a safetensors file without its tensors, or say that it is not one."""
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{str(path)!r} is no file.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error

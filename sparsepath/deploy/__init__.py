@@ -1,6 +1,7 @@
 """Making a sparse network smaller, keeping it in a file, and running it fast on the CPU."""
 
+from sparsepath.deploy.artifact import Artifact, load, save
 from sparsepath.deploy.compact import Compacted, compact
 from sparsepath.deploy.runtime import Runtime, compile
 
-__all__ = ["Compacted", "Runtime", "compact", "compile"]
+__all__ = ["Artifact", "Compacted", "Runtime", "compact", "compile", "load", "save"]

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sparsepath.deploy.graph import Node
@@ -18,6 +18,8 @@ class Choice:
     method: Method
     why: str
     panel: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """for one image by each method, where that was measured"""
 
 
 @dataclass(frozen=True)

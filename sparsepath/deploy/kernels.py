@@ -79,10 +79,10 @@ def _load(isa: str) -> tuple[ctypes.CDLL | None, str]:
         "sp_weights_bytes": (c_size_t, [c_void_p]),
         "sp_engine_create": (c_void_p, [c_int32]),
         "sp_engine_free": (None, [c_void_p]),
-        "sp_workspace": (c_size_t, [POINTER(CCall), c_int32, c_int32, c_int32]),
+        "sp_workspace": (c_size_t, [c_void_p, c_int32, c_int32, c_int32]),
         "sp_run": (
             None,
-            [c_void_p, POINTER(CCall), c_int32, POINTER(c_void_p), c_int32, c_void_p],
+            [c_void_p, c_void_p, c_int32, POINTER(c_void_p), c_int32, c_void_p],
         ),
     }
     for name, (result, arguments) in signatures.items():

@@ -137,7 +137,9 @@ def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def index(x: Tensor, slices: tuple[tuple[int | None, int | None, int | None], ...]) -> Tensor:
     """A slice (start, stop, step) of every axis named."""
-    return x[tuple(slice(*part) for part in slices)]
+    parts = tuple(slice(*part) for part in slices)
+    # What torch ran before may have been a `chunk`, whose result is no tensor but a tuple of them.
+    return x[parts] if isinstance(x, Tensor) else x[parts[0]]
 
 
 def cat(*xs: Tensor, dim: int) -> Tensor:

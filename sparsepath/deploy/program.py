@@ -11,9 +11,10 @@
 Everything is checked while the program is built; a run checks only its input tensors.
 """
 
+import time
 from collections import deque
-from collections.abc import Sequence
-from ctypes import Array, c_int32, c_void_p
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import Array, addressof, c_int32, c_void_p, sizeof
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -253,19 +254,38 @@ class Program:
         """The outputs for these inputs, group of images by group."""
         batch = self._checked(inputs)
         outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        for call in self._groups([*inputs, *outputs]):
+            call(0, len(self._calls))
+        return outputs
+
+    def profile(
+        self, inputs: Sequence[Tensor], *, clock: Callable[[], float] = time.perf_counter
+    ) -> list[tuple[str, float]]:
+        """The kind of each call and the seconds it took for these inputs."""
+        batch = self._checked(inputs)
+        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        seconds = [0.0] * len(self._calls)
+        for call in self._groups([*inputs, *outputs]):
+            for index in range(len(self._calls)):
+                began = clock()
+                call(index, 1)
+                seconds[index] += clock() - began
+        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
+
+    def _groups(self, tensors: list[Tensor]) -> Iterator[Callable[[int, int], None]]:
+        """For each group of images, what runs some of the calls on it."""
         try:
             place = self._places.pop()
         except IndexError:  # all are at work in other threads
             place = Place(Engine(self._threads, isa=self._isa))
         try:
-            for begin in range(0, batch, self.group):
-                tensors = [t[begin : begin + self.group] for t in (*inputs, *outputs)]
-                self._run_group(place, tensors)
+            for begin in range(0, len(tensors[0]), self.group):
+                yield self._bound(place, [t[begin : begin + self.group] for t in tensors])
         finally:
             self._places.append(place)
-        return outputs
 
-    def _run_group(self, place: Place, tensors: list[Tensor]) -> None:
+    def _bound(self, place: Place, tensors: list[Tensor]) -> Callable[[int, int], None]:
+        """What runs some of the calls on these tensors."""
         batch = len(tensors[0])
         plan = self._plan(batch)
         arena = place.memory(plan.arena.floats + plan.workspace)
@@ -274,19 +294,18 @@ class Program:
         )
         for plain, tensor in zip((*self._inputs, *self._outputs), tensors, strict=True):
             pointers[plain.slot] = tensor.data_ptr()
-        place.engine.library.sp_run(
-            place.engine.handle,
-            plan.calls,
-            len(plan.calls),
-            pointers,
-            batch,
-            arena + 4 * plan.arena.floats,
-        )
+        engine, workspace = place.engine, arena + 4 * plan.arena.floats
+
+        def call(first: int, count: int) -> None:
+            calls = addressof(plan.calls) + first * sizeof(CCall)
+            engine.library.sp_run(engine.handle, calls, count, pointers, batch, workspace)
+
+        return call
 
     def _planned(self, batch: int) -> Plan:
         bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
         calls = (CCall * len(self._calls))(*self._calls)
-        floats = library().sp_workspace(calls, len(calls), batch, self._threads)
+        floats = library().sp_workspace(addressof(calls), len(calls), batch, self._threads)
         return Plan(calls, Arena.of(self._slots, bound, batch), floats)
 
     def _checked(self, inputs: Sequence[Tensor]) -> int:

@@ -24,6 +24,8 @@ class Row:
     """multiplications for one image, zeros included"""
     zero: float
     """the share of its weights that is zero"""
+    seconds: Mapping[str, float]
+    """for one image, by each method that was measured on the layer by itself"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Report:
             choice, weight = choices[node.name], node.arrays.get("weight")
             zero = 0.0 if weight is None else (weight == 0).double().mean().item()
             macs = macs_of(node, shapes)
-            rows.append(Row(node.name, node.op, choice.method, choice.why, macs, zero))
+            rows.append(
+                Row(node.name, node.op, choice.method, choice.why, macs, zero, choice.seconds)
+            )
         return cls(plan.runner, tuple(rows), notes, plan.seconds)
 
     @property
@@ -67,10 +71,8 @@ class Report:
     @property
     def chosen_share(self) -> float:
         """The share in our kernels or in a dense choice that was measured to be faster."""
-        measured = [
-            r for r in self.rows if r.method != "torch" or " us" in r.why or "faster" in r.why
-        ]
-        return sum(row.macs for row in measured) / max(1, self.macs)
+        chosen = [row for row in self.rows if row.method != "torch" or row.seconds]
+        return sum(row.macs for row in chosen) / max(1, self.macs)
 
     def __str__(self) -> str:
         wide = max((len(row.name) for row in self.rows), default=4)

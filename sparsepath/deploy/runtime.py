@@ -59,7 +59,7 @@ def compile(
             captured,
             inputs,
             threads=threads,
-            times=Times(None if cache is None else Path(cache)) if tune else None,
+            times=_times(cache, threads) if tune else None,
             strict=strict,
             native_only=native_only,
         )
@@ -79,34 +79,36 @@ class Runtime:
         native_only: bool = False,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
-        self._captured, self._graph = captured, folded(captured)
+        self._graph = folded(captured)
         self._types = tuple(x.dtype for x in example)
-        self._strict = strict
+        self._strict = captured if strict else None
         threads = min(threads, cores())  # more only get in each other's way
-        self._dense = {"torch": in_torch(self._graph)}
+        dense = {"torch": in_torch(self._graph)}
         other = in_onnxruntime(self._graph, example, threads) if times is not None else None
         if other is not None:
-            self._dense["onnxruntime"] = other
+            dense["onnxruntime"] = other
         self._weights = Weights()
         self._planner = Planner(self._graph, self._weights, threads)
         self._schedules: OrderedDict[object, Schedule] = OrderedDict()
         self._lock = threading.Lock()
-        self._notes = _notes(captured)
+        self._notes = _notes(self._graph)
         for note in self._notes:
             log.warning("%s", note)
         self._shapes = self._traced(example)
-        self._one, self._many = self._planned(example, times, {} if native_only else self._dense)
+        self._one, self._many = self._planned(example, times, {} if native_only else dense)
+        used = {self._one.runner, self._many.runner}
+        self._dense = {name: run for name, run in dense.items() if name in used}
         self._run(example)
 
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> Any:
         """What the model gives for these inputs, in eval mode and without gradients."""
         checked_inputs(inputs, self._types)
-        if self._strict and not _finite(inputs):
-            return reference.run(self._captured, *inputs)
+        if self._strict is not None and not _finite(inputs):
+            return reference.run(self._strict, *inputs)
         given = self._run(inputs)
-        if self._strict and not _finite(given):
-            return reference.run(self._captured, *inputs)
+        if self._strict is not None and not _finite(given):
+            return reference.run(self._strict, *inputs)
         return given
 
     def report(self) -> Report:
@@ -120,8 +122,10 @@ class Runtime:
     def _run(self, inputs: Sequence[Tensor]) -> Any:
         batch = _batch(inputs[0].shape)
         plan = self._plan(batch)
-        if plan.runner != "native" or batch == 0:
-            return _said(inputs, lambda: self._dense[plan.runner if batch else "torch"](*inputs))
+        if batch == 0:
+            return _said(inputs, lambda: reference.run(self._graph, *inputs))
+        if plan.runner != "native":
+            return _said(inputs, lambda: self._dense[plan.runner](*inputs))
         key = (plan.lanes, *(tuple(x.shape[1:]) for x in inputs))
         with self._lock:
             schedule = self._schedules.get(key)
@@ -132,7 +136,7 @@ class Runtime:
                 self._schedules[key] = schedule
                 if len(self._schedules) > SIZES:
                     self._schedules.popitem(last=False)
-        return schedule(*inputs)
+        return _said(inputs, lambda: schedule(*inputs))
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by running it once in torch."""
@@ -168,8 +172,11 @@ class Runtime:
         plans = []
         for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
             images = [_repeated(x, batch) for x in example]
-            tuner = Tuner(self._planner, images, self._traced(images), rivals, times)
-            plans.append(tuner.plan(lanes))
+            try:
+                shapes = self._traced(images)
+            except BadInput:  # the first axis is not that of the images
+                images, shapes = list(example), self._shapes
+            plans.append(Tuner(self._planner, images, shapes, rivals, times).plan(lanes))
         times.keep()
         self._weights.forget_all_but(*(plan.choices for plan in plans))
         return plans[0], plans[1]
@@ -177,6 +184,11 @@ class Runtime:
     def _note(self, note: str) -> None:
         self._notes = (*self._notes, note)
         log.warning("%s", note)
+
+
+def _times(cache: str | Path | None, threads: int) -> Times:
+    alone = threads == 1 and torch.get_num_threads() == 1
+    return Times(None if cache is None else Path(cache), alone=alone)
 
 
 def cores() -> int:

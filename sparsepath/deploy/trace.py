@@ -2,7 +2,6 @@
 
 import copy
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,17 +10,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
 from sparsepath.deploy.graph import Call, Graph, Node, Value, mapped
+from sparsepath.deploy.recorded import (
+    Method,
+    Shape,
+    asked,
+    is_open,
+    length_of,
+    out_of_place,
+    place_of,
+    shape_of,
+    spoken,
+)
 from sparsepath.deploy.translate import Draft, Length, Same, Unknown, translated
 from sparsepath.deploy.translate_layers import batch_norm
 
 # What may share memory with its input, so that a change in one is a change in the other.
 VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch"}
-INPLACE = {
-    operator.iadd: operator.add,
-    operator.isub: operator.sub,
-    operator.imul: operator.mul,
-    operator.itruediv: operator.truediv,
-}
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -30,27 +34,6 @@ def copied(module: nn.Module) -> nn.Module:
         return copy.deepcopy(module)
     except Exception:  # some modules hold what cannot be copied
         return module
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """The lengths of all axes of a value, as `x.shape` asks for them."""
-
-    value: Value
-
-
-@dataclass(frozen=True)
-class _Method:
-    """A method by name, called on its first argument; on a copy of it if it would change it."""
-
-    function: Any
-    on_a_copy: bool = False
-
-    def __call__(self, first: Any, *rest: Any, **keywords: Any) -> Any:
-        first = first.clone() if self.on_a_copy else first
-        if isinstance(self.function, str):
-            return getattr(first, self.function)(*rest, **keywords)
-        return self.function(first, *rest, **keywords)
 
 
 class Translator:
@@ -106,10 +89,10 @@ class Translator:
     def _measured(self, leaf: Any) -> Any:
         if isinstance(leaf, Length):
             value = self._add(
-                Call(_length, (leaf.value, leaf.axis), {}, "it gives a length"), "length"
+                Call(length_of, (leaf.value, leaf.axis), {}, "it gives a length"), "length"
             )
-        elif isinstance(leaf, _Shape):
-            value = self._add(Call(_shape, (leaf.value,), {}, "it gives a shape"), "shape")
+        elif isinstance(leaf, Shape):
+            value = self._add(Call(shape_of, (leaf.value,), {}, "it gives a shape"), "shape")
         else:
             return leaf
         self.numbers.add(value.name)
@@ -117,19 +100,19 @@ class Translator:
 
     def _call(self, node: fx.Node, order: list[fx.Node]) -> None:
         arguments, keywords = self._filled(tuple(node.args)), self._filled(dict(node.kwargs))
-        target, changes = _out_of_place(node.target, keywords)
+        target, changes = out_of_place(node.target, keywords)
         changes = changes and self._is_tensor(arguments[0])
         if changes and isinstance(arguments[0], Tensor):
             raise Unknown("it changes its own weights as it runs")
-        asked = _asked(target, arguments)
-        if asked is not None:
-            self.known[node] = asked
-        elif node.op != "call_module" and not _open((arguments, keywords)):
+        answer = asked(target, arguments)
+        if answer is not None:
+            self.known[node] = answer
+        elif node.op != "call_module" and not is_open((arguments, keywords)):
             # Weights computed from weights are the same at every run.
-            self.known[node] = _Method(target)(*arguments, **keywords)
+            self.known[node] = Method(target)(*arguments, **keywords)
         else:
             made = self._made(node, target, arguments, keywords, changes)
-            value = made.value if isinstance(made, Same) else self._add(made, _place(node))
+            value = made.value if isinstance(made, Same) else self._add(made, place_of(node))
             if changes and value != arguments[0]:
                 self._redirect(arguments[0], value, order[order.index(node) + 1 :])
             self.known[node] = value
@@ -162,7 +145,7 @@ class Translator:
             return Call(
                 copied(self.model.get_submodule(str(node.target))), arguments, keywords, why
             )
-        return Call(_Method(node.target if changes else target, changes), arguments, keywords, why)
+        return Call(Method(node.target if changes else target, changes), arguments, keywords, why)
 
     def _module(
         self, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -183,7 +166,7 @@ class Translator:
         """A new node; in a user's own module, whose place ends in a dot, the operation names it."""
         own = place == "" or place.endswith(".")
         if isinstance(made, Call):
-            name = self._named(f"{place}{_spoken(made.function)}" if own else place)
+            name = self._named(f"{place}{spoken(made.function)}" if own else place)
             names = tuple(value.name for value in made.values)
             self._append(Node(name, "torch", names, call=made))
             if names and self.numbers.issuperset(names):
@@ -228,62 +211,3 @@ class Translator:
     def _refuse_readers(value: Value, readers: set[fx.Node]) -> None:
         if readers:
             raise Unknown(f"a change in place shows in {value.name!r} too")
-
-
-def _length(x: Tensor, axis: int) -> int:
-    return x.shape[axis]
-
-
-def _shape(x: Tensor) -> torch.Size:
-    return x.shape
-
-
-def _asked(target: Any, arguments: tuple[Any, ...]) -> Any:
-    """`x.size(0)`, `x.shape` and `x.shape[0]`: only asked for, perhaps never needed."""
-    first, *rest = arguments or (None,)
-    if isinstance(first, Value):
-        if (target == "size" and not rest) or (target is getattr and rest == ["shape"]):
-            return _Shape(first)
-        if target == "size" and isinstance(rest[0], int):
-            return Length(first, rest[0])
-    if isinstance(first, _Shape) and target is operator.getitem and isinstance(rest[0], int):
-        return Length(first.value, rest[0])
-    return None
-
-
-def _open(structure: Any) -> bool:
-    """Whether something in it is known only at run time."""
-    found: list[bool] = []
-    mapped(structure, lambda leaf: found.append(isinstance(leaf, (Value, Length, _Shape))))
-    return any(found)
-
-
-def _out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
-    """The same call without a change in place, and whether there was one."""
-    if "out" in keywords:
-        raise Unknown("it writes into a tensor that it was given")
-    if target in INPLACE:
-        return INPLACE[target], True
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    if name.endswith("_") and not name.endswith("__"):
-        if isinstance(target, str):
-            return name[:-1], True
-        homes = [home for home in (torch, nn.functional) if hasattr(home, name[:-1])]
-        return (getattr(homes[0], name[:-1]) if homes else target), True
-    return target, keywords.get("inplace") is True
-
-
-def _place(node: fx.Node) -> str:
-    """The layer that a node belongs to; followed by a dot where it is not one of torch's own."""
-    if node.op == "call_module":
-        return str(node.target)
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    if not stack:
-        return ""
-    path, kind = stack[-1]
-    return str(path) if kind.__module__.startswith("torch.nn.modules") else f"{path}."
-
-
-def _spoken(function: Any) -> str:
-    target = getattr(function, "function", function)
-    return target if isinstance(target, str) else getattr(target, "__name__", "torch").strip("_")

@@ -39,14 +39,28 @@ class Tuner:
         by_grid = {grid: self._by_layer(lanes) for grid, lanes in grids.items()}
         plans = {str(lanes): replace(by_grid[lanes.grid], lanes=lanes) for lanes in candidates}
         seconds = self._seconds("lanes", {name: self._work(x) for name, x in plans.items()})
-        plan = self._refined(plans[_least(seconds)])
-        works = {"native": self._work(plan)}
-        works |= {name: partial(run, *self.example) for name, run in self.rivals.items()}
-        seconds = self._seconds(f"whole, {_digest(plan)}", works)
-        best = _least(seconds)
-        if best != "native":
-            plan = self.planner.whole(best, f"{best} was faster for the whole")
-        return replace(plan, seconds=seconds)
+        by_layer = plans[_least(seconds)]
+        # The whole decides, so that one wrong measurement on the way cannot spoil the plan.
+        whole = {
+            "native": self._refined(by_layer),
+            "native, by layer": by_layer,
+            "native, by rule": self.planner.fixed(self.shapes, candidates[0]),
+        }
+        works = {name: self._work(plan) for name, plan in whole.items()}
+        for name, run in self.rivals.items():
+            works[name] = partial(run, *self.example)
+            whole[name] = self._handed_over(by_layer, name)
+        seconds = self._seconds(f"whole, {_digest(whole['native'])}", works)
+        return replace(whole[_least(seconds)], seconds=seconds)
+
+    def _handed_over(self, plan: Plan, rival: str) -> Plan:
+        """All in a rival's hands; what the layers took here is kept for the report."""
+        why = f"{rival} was faster for the whole"
+        choices = {
+            name: Choice("torch", why, seconds=choice.seconds)
+            for name, choice in plan.choices.items()
+        }
+        return Plan(choices, plan.lanes, runner=rival)
 
     def _by_layer(self, lanes: Lanes) -> Plan:
         """Every layer as it is fastest by itself."""
@@ -72,8 +86,9 @@ class Tuner:
         best = min(methods(node), key=lambda method: seconds[method])
         if seconds["torch"] + way < GAIN * seconds[best]:
             best = "torch"
-        spoken = ", ".join(f"{name} {1e6 * x:.0f} us" for name, x in seconds.items())
-        return Choice(best, f"of {spoken}")
+        per_image = {name: x / lanes.group for name, x in seconds.items()}
+        spoken = ", ".join(f"{name} {1e6 * x:.0f}" for name, x in per_image.items())
+        return Choice(best, f"us an image: {spoken}", seconds=per_image)
 
     def _refined(self, plan: Plan) -> Plan:
         """Each kind of layer as it is fastest inside the network, where caches are not its own."""
@@ -98,7 +113,8 @@ class Tuner:
     def _seconds(self, question: str, works: Mapping[str, Work]) -> Mapping[str, float]:
         images = f"{len(self.example[0])} images"
         name = fingerprint(self.planner.graph, self.shapes)
-        return self.times.of(f"{name}, {images}, {stage(self.planner.threads)}: {question}", works)
+        asked = f"{name}, {images}, {stage(self.planner.threads)}: {question}"
+        return self.times.of(asked, works, patience=0.15)
 
 
 def _least(seconds: Mapping[str, float]) -> str:

@@ -18,9 +18,9 @@ from sparsepath.storage import read_json, write_json
 
 FORMAT = "sparsepath tuning 1"
 FOLDER_VARIABLE = "SPARSEPATH_CACHE"
-# A candidate is run until it has taken so many seconds or rounds; the best round counts, because
-# whatever else the machine does can only make a round longer.
-SECONDS, LEAST, MOST = 0.04, 3, 30
+# Every candidate gets so many rounds; the best one counts, because whatever else the machine does
+# can only make a round longer.
+LEAST, MOST = 3, 30
 
 log = logging.getLogger("sparsepath")
 Work = Callable[[], object]
@@ -57,8 +57,13 @@ def default_folder() -> Path:
 class Times:
     """Measured seconds by question and candidate."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Read what this machine and these versions have measured before, if anything."""
+    def __init__(self, folder: Path | None = None, *, alone: bool = False) -> None:
+        """Read what this machine and these versions have measured before, if anything.
+
+        Work that is `alone` in one thread is measured by the time the processor gave it, which
+        busy neighbours change less than the clock on the wall.
+        """
+        self._clock = time.process_time if alone else time.perf_counter
         self._stamp = {
             "format": FORMAT,
             "sparsepath": __version__,
@@ -85,11 +90,15 @@ class Times:
                 log.warning("The tuning file %s is ignored and made anew: %s", self.path, error)
             return {}
 
-    def of(self, question: str, candidates: Mapping[str, Work]) -> Mapping[str, float]:
+    def of(
+        self, question: str, candidates: Mapping[str, Work], *, patience: float = 0.04
+    ) -> Mapping[str, float]:
         """The seconds of each candidate, measured by turns unless they are known."""
         known = self._times.get(question, {})
         if not set(candidates) <= set(known):
-            self._times[question] = known = measured(candidates)
+            self._times[question] = known = measured(
+                candidates, clock=self._clock, patience=patience
+            )
             self._new = True
         return {name: known[name] for name in candidates}
 
@@ -119,17 +128,19 @@ def _checked(times: object) -> dict[str, dict[str, float]]:
     return times
 
 
-def measured(candidates: Mapping[str, Work]) -> dict[str, float]:
+def measured(
+    candidates: Mapping[str, Work], *, clock: Callable[[], float], patience: float
+) -> dict[str, float]:
     """The best of several rounds for each candidate, all taking turns."""
     best = dict.fromkeys(candidates, math.inf)
     for work in candidates.values():
         work()
     spent, rounds = 0.0, 0
-    while rounds < LEAST or (rounds < MOST and spent < SECONDS * len(candidates)):
+    while rounds < LEAST or (rounds < MOST and spent < patience * len(candidates)):
         for name, work in candidates.items():
-            began = time.perf_counter()
+            began = clock()
             work()
-            seconds = time.perf_counter() - began
+            seconds = clock() - began
             best[name] = min(best[name], max(seconds, 1e-9))
             spent += seconds
         rounds += 1

@@ -291,6 +291,13 @@ def test_a_program_runs_from_many_threads_at_once():
     assert not wrong
 
 
+def test_a_profile_names_every_call_in_order():
+    program, _ = deep_program()
+    profile = program.profile([torch.randn(5, 3, 12, 12)])
+    assert [kind for kind, _ in profile] == ["import", "conv", "conv", "conv", "add", "export"]
+    assert all(seconds > 0 for _, seconds in profile)
+
+
 @pytest.mark.parametrize("zeros", [0, 0.34, 0.5, 0.8, 0.9])
 def test_packed_winograd_weights_take_at_most_4_3_times_the_kept_values(zeros):
     torch.manual_seed(0)

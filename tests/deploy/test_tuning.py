@@ -5,6 +5,7 @@ import logging
 
 import pytest
 import torch
+from torch import nn
 
 from sparsepath.deploy import kernels, tuning
 from sparsepath.deploy.capture import capture
@@ -24,7 +25,7 @@ IMAGES = torch.randn(4, 3, 16, 16)
 native = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
 
 
-def never(candidates):
+def never(candidates, **options):
     raise AssertionError(f"measured again: {list(candidates)}")
 
 
@@ -112,7 +113,7 @@ def test_two_processes_that_measure_keep_both_answers(tmp_path):
     both.of("second", {"b": lambda: never(["b"])})
 
 
-def test_candidates_take_turns_and_the_best_round_counts(monkeypatch):
+def test_candidates_take_turns_and_the_best_round_counts():
     clock = iter(range(10_000))
     ticks = {"slow": 5, "fast": 2}
     order = []
@@ -125,8 +126,8 @@ def test_candidates_take_turns_and_the_best_round_counts(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(tuning.time, "perf_counter", lambda: float(next(clock)))
-    found = tuning.measured({name: work(name) for name in ticks})
+    works = {name: work(name) for name in ticks}
+    found = tuning.measured(works, clock=lambda: float(next(clock)), patience=0.0)
     assert found == {"slow": 6.0, "fast": 3.0}
     assert order[:6] == ["slow", "fast"] * 3
 
@@ -138,7 +139,7 @@ class Told(Times):
         self.seconds = seconds
         self.path = None
 
-    def of(self, question, candidates):
+    def of(self, question, candidates, patience=0.0):
         found = {}
         for name in candidates:
             known = [x for word, x in self.seconds.items() if name.startswith(word)]
@@ -190,6 +191,26 @@ def test_the_dense_choice_of_torch_has_the_same_function(name):
     for size in sizes(name):
         images = torch.randn(3, 3, size, size)
         assert error(dense(images), exact(model, images)) < 1e-5
+
+
+def test_onnxruntime_leaves_what_it_cannot_take_to_torch():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    dense = in_onnxruntime(folded(capture(model)), [IMAGES], 1)
+    with torch.no_grad():
+        torch.testing.assert_close(dense(IMAGES[0]), model(IMAGES[0]))
+        torch.testing.assert_close(dense(IMAGES.transpose(2, 3)), model(IMAGES.transpose(2, 3)))
+    with pytest.raises(RuntimeError, match="channels"):
+        dense(IMAGES[:, :2])
+
+
+def test_an_example_without_a_batch_is_tuned_too(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    runtime = compile(model, IMAGES[0], cache=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES[1]), model(IMAGES[1]))
+        torch.testing.assert_close(runtime(IMAGES), model(IMAGES), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", BUILDERS)

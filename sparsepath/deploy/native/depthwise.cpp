@@ -1,6 +1,5 @@
 // Depthwise convolution: each filter reads one channel, so there is nothing to share between filters.
 #include "families.h"
-#include "windows.h"
 
 namespace sparsepath {
 
@@ -13,10 +12,10 @@ void depthwise(const Bench &bench, const sp_weights &weights, const View &source
     bench.team.each(vectors(target.layout, bench.batch) * filters, [&](int item, int) {
         const int v = item / filters, k = item % filters;
         // Taps that were pruned are left out: they must not turn an infinity into NaN.
-        int kept[1024], count = 0;
+        std::vector<int> kept;
         const float *w = &weights.depthwise[size_t(k) * windows.taps];
         for (int tap = 0; tap < windows.taps; tap++)
-            if (w[tap] != 0) kept[count++] = tap;
+            if (w[tap] != 0) kept.push_back(tap);
         const float *plane = source.at(v, k / per_channel);
         float *out = target.at(v, k);
         for (size_t position = 0; position < windows.plain.size(); position++, out += LANES) {
@@ -24,11 +23,11 @@ void depthwise(const Bench &bench, const sp_weights &weights, const View &source
             SP_UNROLL for (int part = 0; part < PARTS; part++) {
                 vec sum = all(weights.bias[k]);
                 if (windows.plain[position])
-                    for (int i = 0; i < count; i++)
-                        sum += w[kept[i]] * load(plane + reach[kept[i]].offset + part * WIDTH);
+                    for (int tap : kept)
+                        sum += w[tap] * load(plane + reach[tap].offset + part * WIDTH);
                 else
-                    for (int i = 0; i < count; i++)
-                        sum += w[kept[i]] * load(plane, reach[kept[i]], windows.halos.data(), part);
+                    for (int tap : kept)
+                        sum += w[tap] * load(plane, reach[tap], windows.halos.data(), part);
                 store(out + part * WIDTH, clamp(sum, lower, upper));
             }
         }

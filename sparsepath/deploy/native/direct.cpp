@@ -14,18 +14,10 @@ class Direct {
     Direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
            const View &target, const Finish &finish)
         : P(panel), bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish),
-          taps_(taps(weights.spec)), positions_(positions(target.layout)),
-          total_(vectors(target.layout, bench.batch) * positions_) {
-        const sp_conv_spec &s = weights.spec;
-        Reaches reaches(source.layout);
-        for (int y = 0; y < target.layout.tile_height; y++)
-            for (int x = 0; x < target.layout.tile_width; x++)
-                for (int tap = 0; tap < taps_; tap++)
-                    reach_.push_back(reaches.find(
-                        y * s.stride[0] - s.padding[0] + tap / s.kernel[1] * s.dilation[0],
-                        x * s.stride[1] - s.padding[1] + tap % s.kernel[1] * s.dilation[1]));
-        halos_ = reaches.halos();
-    }
+          positions_(positions(target.layout)),
+          total_(vectors(target.layout, bench.batch) * positions_),
+          windows_(source.layout, target.layout, weights.spec.kernel, weights.spec.stride,
+                   weights.spec.padding, weights.spec.dilation) {}
 
     void run() {
         const int panels = divide_up(total_, P), threads = bench_.team.threads();
@@ -64,9 +56,12 @@ class Direct {
     const sp_weights &weights_;
     View source_, target_;
     Finish finish_;
-    int taps_, positions_, total_;
-    std::vector<Reach> reach_;
-    std::vector<Halo> halos_;
+    int positions_, total_;
+    Windows windows_;
+
+    const Reach &reach(int position, int tap) const {
+        return windows_.reach[size_t(position) * windows_.taps + tap];
+    }
 
     float *products(float *scratch) const {
         return scratch + scratch_floats(weights_, P) - product_floats(weights_, P);
@@ -78,11 +73,12 @@ class Direct {
         return last < total_ && panel * P / positions_ == last / positions_;
     }
 
-    // And so do their inputs of one tap, the first of which is `first`.
-    bool side_by_side(const Reach *first) const {
+    // And so do their inputs of one tap.
+    bool side_by_side(int panel, int tap) const {
+        const int position = panel * P % positions_, offset = reach(position, tap).offset;
         for (int p = 0; p < P; p++) {
-            const Reach &reach = first[p * taps_];
-            if (reach.halo != Reach::PLAIN || reach.offset != first->offset + p * LANES) return false;
+            const Reach &other = reach(position + p, tap);
+            if (other.halo != Reach::PLAIN || other.offset != offset + p * LANES) return false;
         }
         return true;
     }
@@ -90,16 +86,16 @@ class Direct {
     void fill(int panel, const Steps &set, float *scratch, int first, int last) const {
         const int item = panel * P, here = std::min(P, total_ - item);
         bool run[MOST_TAPS] = {};
-        for (int tap = 0; side_by_side(panel) && tap < std::min(taps_, MOST_TAPS); tap++)
-            run[tap] = side_by_side(&reach_[size_t(item % positions_) * taps_ + tap]);
+        for (int tap = 0; side_by_side(panel) && tap < std::min(windows_.taps, MOST_TAPS); tap++)
+            run[tap] = side_by_side(panel, tap);
         if (last == int(set.columns.size()))  // behind the last column: zeros
             std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
         for (int k = first; k < last; k++) {
-            const int channel = set.columns[k] / taps_, tap = set.columns[k] % taps_;
+            const int channel = set.columns[k] / windows_.taps, tap = set.columns[k] % windows_.taps;
             float *out = scratch + size_t(k) * P * LANES;
             if (tap < MOST_TAPS && run[tap]) {
-                const float *in = source_.at(item / positions_, channel) +
-                                  reach_[size_t(item % positions_) * taps_ + tap].offset;
+                const float *in =
+                    source_.at(item / positions_, channel) + reach(item % positions_, tap).offset;
                 for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
                 continue;
             }
@@ -108,7 +104,7 @@ class Direct {
                 const float *plane = source_.at(v, channel);
                 for (int part = 0; part < PARTS; part++)
                     store(out + p * LANES + part * WIDTH,
-                          load(plane, reach_[size_t(position) * taps_ + tap], halos_.data(), part));
+                          load(plane, reach(position, tap), windows_.halos.data(), part));
             }
         }
     }

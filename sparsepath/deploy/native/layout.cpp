@@ -5,31 +5,33 @@
 
 namespace sparsepath {
 
-uint32_t Reaches::valid_lanes(int shift_y, int shift_x, int py, int px) const {
+Reaches::Reaches(const sp_layout &layout)
+    : layout_(layout), whole_(layout.tile_height * layout.grid == layout.height &&
+                              layout.tile_width * layout.grid == layout.width) {}
+
+uint32_t Reaches::valid_lanes(Coordinate y, Coordinate x) const {
     const sp_layout &l = layout_;
     uint32_t valid = 0;
     for (int lane = 0; lane < LANES; lane++) {
         const int tile = lane % tiles(l);
-        const int ty = tile / l.grid + shift_y, tx = tile % l.grid + shift_x;
+        const int ty = tile / l.grid + y.shift, tx = tile % l.grid + x.shift;
         const bool inside = ty >= 0 && ty < l.grid && tx >= 0 && tx < l.grid &&
-                            ty * l.tile_height + py < l.height && tx * l.tile_width + px < l.width;
+                            ty * l.tile_height + y.place < l.height &&
+                            tx * l.tile_width + x.place < l.width;
         valid |= static_cast<uint32_t>(inside) << lane;
     }
     return valid;
 }
 
-Reach Reaches::find(int y, int x) {
-    const sp_layout &l = layout_;
-    const int shift_y = divide_down(y, l.tile_height), shift_x = divide_down(x, l.tile_width);
-    const int py = y - shift_y * l.tile_height, px = x - shift_x * l.tile_width;
-    const int32_t offset = (py * l.tile_width + px) * LANES;
+Reach Reaches::find(Coordinate y, Coordinate x) {
+    const int32_t offset = (y.place * layout_.tile_width + x.place) * LANES;
     // Most pixels are inside the tile, and most tiles inside the image.
-    if (shift_y == 0 && shift_x == 0 && whole_) return {offset, Reach::PLAIN};
-    if (std::abs(shift_y) >= l.grid || std::abs(shift_x) >= l.grid) return {0, Reach::ZERO};
-    const uint32_t valid = valid_lanes(shift_y, shift_x, py, px);
+    if (y.shift == 0 && x.shift == 0 && whole_) return {offset, Reach::PLAIN};
+    if (std::abs(y.shift) >= layout_.grid || std::abs(x.shift) >= layout_.grid) return {0, Reach::ZERO};
+    const uint32_t valid = valid_lanes(y, x);
     if (valid == 0) return {0, Reach::ZERO};
-    if (valid == 0xFFFF && shift_y == 0 && shift_x == 0) return {offset, Reach::PLAIN};
-    return {offset, halo({shift_y, shift_x, valid})};
+    if (valid == 0xFFFF && y.shift == 0 && x.shift == 0) return {offset, Reach::PLAIN};
+    return {offset, halo({y.shift, x.shift, valid})};
 }
 
 Reach Reaches::through_halo(Reach reach) {
@@ -52,6 +54,30 @@ int32_t Reaches::halo(const Key &key) {
     keys_.push_back(key);
     halos_.push_back(halo);
     return static_cast<int32_t>(halos_.size() - 1);
+}
+
+Windows::Windows(const sp_layout &source, const sp_layout &target, const int32_t *kernel,
+                 const int32_t *stride, const int32_t *padding, const int32_t *dilation)
+    : taps(kernel[0] * kernel[1]) {
+    Reaches reaches(source);
+    std::vector<Coordinate> columns;  // [x][tap across]
+    for (int x = 0; x < target.tile_width; x++)
+        for (int c = 0; c < kernel[1]; c++)
+            columns.push_back(reaches.column(x * stride[1] - padding[1] + c * dilation[1]));
+    reach.reserve(size_t(positions(target)) * taps);
+    for (int y = 0; y < target.tile_height; y++)
+        for (int x = 0; x < target.tile_width; x++) {
+            bool all_plain = true;
+            for (int r = 0; r < kernel[0]; r++) {
+                const Coordinate row = reaches.row(y * stride[0] - padding[0] + r * dilation[0]);
+                for (int c = 0; c < kernel[1]; c++) {
+                    reach.push_back(reaches.find(row, columns[size_t(x) * kernel[1] + c]));
+                    all_plain &= reach.back().halo == Reach::PLAIN;
+                }
+            }
+            plain.push_back(all_plain);
+        }
+    halos = reaches.halos();
 }
 
 }  // namespace sparsepath

@@ -62,29 +62,45 @@ struct Reach {
     int32_t halo;    // PLAIN, ZERO or an index into Reaches::halos
 };
 
+// A coordinate counted from the corner of a tile, in either direction: which tile, and where in it.
+struct Coordinate {
+    int shift, place;
+    Coordinate(int at, int tile) : shift(divide_down(at, tile)), place(at - shift * tile) {}
+};
+
 // Finds reaches in one layout, and keeps the few distinct halos that they need.
 class Reaches {
   public:
-    explicit Reaches(const sp_layout &layout)
-        : layout_(layout), whole_(layout.tile_height * layout.grid == layout.height &&
-                                  layout.tile_width * layout.grid == layout.width) {}
-    // The pixel at (y, x) counted from the corner of the tile, in either direction.
-    Reach find(int y, int x);
-    const std::vector<Halo> &halos() const { return halos_; }
+    explicit Reaches(const sp_layout &layout);
+    Coordinate row(int y) const { return {y, layout_.tile_height}; }
+    Coordinate column(int x) const { return {x, layout_.tile_width}; }
+    Reach find(Coordinate y, Coordinate x);
     // The same reach as a halo in any case, so that it can be read without a question.
     Reach through_halo(Reach reach);
+    const std::vector<Halo> &halos() const { return halos_; }
 
   private:
-    uint32_t valid_lanes(int shift_y, int shift_x, int py, int px) const;
-    sp_layout layout_;
-    bool whole_;  // no tile stands over the edge of the image
     struct Key {
         int shift_y, shift_x;
         uint32_t valid;
     };
+    uint32_t valid_lanes(Coordinate y, Coordinate x) const;
     int32_t halo(const Key &key);
+    sp_layout layout_;
+    bool whole_;  // no tile stands over the edge of the image
     std::vector<Key> keys_;
     std::vector<Halo> halos_;
+};
+
+// Where a window over the source finds its pixels, for every position of the target.
+struct Windows {
+    int taps;
+    std::vector<Reach> reach;  // [position][tap]
+    std::vector<char> plain;   // [position]: all its pixels can be read as they are
+    std::vector<Halo> halos;
+
+    Windows(const sp_layout &source, const sp_layout &target, const int32_t *kernel,
+            const int32_t *stride, const int32_t *padding, const int32_t *dilation);
 };
 
 }  // namespace sparsepath

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "families.h"
-#include "windows.h"
 
 namespace sparsepath {
 namespace {

@@ -72,8 +72,9 @@ template <int FY, int FX> class Winograd {
         for (int i = 0; i < down_; i++)
             for (int j = 0; j < across_; j++)
                 for (int k = 0; k < SLICES; k++)
-                    reach_.push_back(reaches.find(FY * i - weights.spec.padding[0] + k / NX,
-                                                  FX * j - weights.spec.padding[1] + k % NX));
+                    reach_.push_back(
+                        reaches.find(reaches.row(FY * i - weights.spec.padding[0] + k / NX),
+                                     reaches.column(FX * j - weights.spec.padding[1] + k % NX)));
         for (int tile = 0; tile < down_ * across_; tile++) {
             const auto begin = reach_.begin() + tile * SLICES, end = begin + SLICES;
             plain_.push_back(

@@ -1,0 +1,102 @@
+"""What a recorded call asks for: lengths, changes in place, and the place it was made at."""
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from sparsepath.deploy.graph import Value, mapped
+from sparsepath.deploy.translate import Length, Unknown
+
+INPLACE = {
+    operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The lengths of all axes of a value, as `x.shape` asks for them."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name, called on its first argument; on a copy of it if it would change it."""
+
+    function: Any
+    on_a_copy: bool = False
+
+    def __call__(self, first: Any, *rest: Any, **keywords: Any) -> Any:
+        """The method's result."""
+        first = first.clone() if self.on_a_copy else first
+        if isinstance(self.function, str):
+            return getattr(first, self.function)(*rest, **keywords)
+        return self.function(first, *rest, **keywords)
+
+
+def length_of(x: Tensor, axis: int) -> int:
+    """What `x.size(axis)` gives."""
+    return x.shape[axis]
+
+
+def shape_of(x: Tensor) -> torch.Size:
+    """What `x.shape` gives."""
+    return x.shape
+
+
+def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
+    """`x.size(0)`, `x.shape` and `x.shape[0]`: only asked for, perhaps never needed."""
+    first, *rest = arguments or (None,)
+    if isinstance(first, Value):
+        if (target == "size" and not rest) or (target is getattr and rest == ["shape"]):
+            return Shape(first)
+        if target == "size" and isinstance(rest[0], int):
+            return Length(first, rest[0])
+    if isinstance(first, Shape) and target is operator.getitem and isinstance(rest[0], int):
+        return Length(first.value, rest[0])
+    return None
+
+
+def is_open(structure: Any) -> bool:
+    """Whether something in it is known only at run time."""
+    found: list[bool] = []
+    mapped(structure, lambda leaf: found.append(isinstance(leaf, (Value, Length, Shape))))
+    return any(found)
+
+
+def out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
+    """The same call without a change in place, and whether there was one."""
+    if "out" in keywords:
+        raise Unknown("it writes into a tensor that it was given")
+    if target in INPLACE:
+        return INPLACE[target], True
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if name.endswith("_") and not name.endswith("__"):
+        if isinstance(target, str):
+            return name[:-1], True
+        homes = [home for home in (torch, nn.functional) if hasattr(home, name[:-1])]
+        return (getattr(homes[0], name[:-1]) if homes else target), True
+    return target, keywords.get("inplace") is True
+
+
+def place_of(node: fx.Node) -> str:
+    """The layer that a node belongs to; followed by a dot where it is not one of torch's own."""
+    if node.op == "call_module":
+        return str(node.target)
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return ""
+    path, kind = stack[-1]
+    return str(path) if kind.__module__.startswith("torch.nn.modules") else f"{path}."
+
+
+def spoken(function: Any) -> str:
+    """A function by its name."""
+    target = getattr(function, "function", function)
+    return target if isinstance(target, str) else getattr(target, "__name__", "torch").strip("_")

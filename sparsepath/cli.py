@@ -225,5 +225,17 @@ def runs(
                 _say(f"{run_folder.name}: {error}")
 
 
+@app.command("inspect")
+def inspect_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network that was saved.")],
+    debug: Debug = False,
+) -> None:
+    """Show what a saved network holds, without reading its weights."""
+    with _sentences(debug):
+        from sparsepath.deploy.contents import contents
+
+        _say(contents(file))
+
+
 def _say(text: str) -> None:
     console.print(text, soft_wrap=True, markup=False, emoji=False)

@@ -99,3 +99,14 @@ def read_header(path: Path) -> dict[str, str]:
             return file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error
+
+
+def tensor_sizes(path: Path) -> dict[str, int]:
+    """How many bytes each tensor of a safetensors file takes, from its header alone."""
+    read_header(path)
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    header.pop("__metadata__", None)
+    return {
+        name: about["data_offsets"][1] - about["data_offsets"][0] for name, about in header.items()
+    }

@@ -2,6 +2,17 @@
 
 from sparsepath.deploy.artifact import Artifact, load, save
 from sparsepath.deploy.compact import Compacted, compact
+from sparsepath.deploy.export import Exported, export
 from sparsepath.deploy.runtime import Runtime, compile
 
-__all__ = ["Artifact", "Compacted", "Runtime", "compact", "compile", "load", "save"]
+__all__ = [
+    "Artifact",
+    "Compacted",
+    "Exported",
+    "Runtime",
+    "compact",
+    "compile",
+    "export",
+    "load",
+    "save",
+]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from sparsepath import __version__
@@ -18,6 +17,7 @@ from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.manifest import TYPES, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.network import GraphNetwork
 from sparsepath.deploy.packing import DENSE, MASK, Packed, bits, booleans, pack, unpack
+from sparsepath.deploy.target import free, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
 from sparsepath.storage import read_tensors, write_tensors
@@ -55,13 +55,9 @@ def save(
     saved with the name of a `factory` instead, which `load` must then be given. `figures` is any
     plain data that belongs to the network.
     """
-    path = Path(path)
     if not isinstance(model, nn.Module):
         raise BadInput(f"save() takes a torch module, not {type(model).__name__}.")
-    if path.is_dir():
-        raise BadInput(f"{str(path)!r} is a folder: give the name of a file.")
-    if path.exists() and not force:
-        raise BadInput(f"{str(path)!r} exists: choose another name, or force=True to replace it.")
+    path = free(path, force=force)
     graph, arrays = _described(model, factory, inputs)
     for name, array in arrays.items():
         if str(array.dtype).removeprefix("torch.") not in TYPES or array.layout != torch.strided:
@@ -81,12 +77,8 @@ def save(
         checksums={name: _checksum(tensor) for name, tensor in tensors.items()},
     )
     header = manifest.header()
-    try:
+    with writing(path):
         write_tensors(path, tensors, header)
-    except (OSError, SafetensorError) as error:
-        raise BadInput(
-            f"{str(path)!r} cannot be written ({error}); make room or choose another place."
-        ) from error
     return manifest
 
 

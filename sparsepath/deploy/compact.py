@@ -78,7 +78,7 @@ def compact(
         fate = survivors(host, shapes, approximate=approximate, multiple=multiple)
         small = shrunk(host, shapes, fate)
         devices = {x.device for node in graph for x in node.arrays.values()}
-        network = GraphNetwork(_moved(small, devices.pop() if devices else "cpu")).eval()
+        network = GraphNetwork(_moved(small, devices.pop() if devices else "cpu"))
         difference, largest = _difference(wanted, network(*inputs))
     if not approximate:
         _refuse_difference(difference, largest, wanted)

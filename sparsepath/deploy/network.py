@@ -51,7 +51,8 @@ class Part(nn.Module):
 class GraphNetwork(Part):
     """Runs a graph; its weights train, move and are saved like those of any other module.
 
-    In training mode batch norm takes the statistics of the batch. Dropout is not part of a graph.
+    It starts in eval mode, like the graph. In training mode batch norm takes the statistics of the
+    batch; dropout is not part of a graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -71,6 +72,7 @@ class GraphNetwork(Part):
                 self._homes.setdefault(node.name, {})[name] = known[id(array)]
             if node.call is not None and isinstance(node.call.function, nn.Module):
                 part.add_module(part.free("module"), node.call.function)
+        self.eval()
 
     def forward(self, *inputs: Tensor) -> Any:
         """What the graph gives for these inputs."""

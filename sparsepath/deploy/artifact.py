@@ -145,12 +145,9 @@ def load(path: str | Path, *, factories: Factories | None = None, limit: int = L
     with refusing(path):
         tensors, _ = read_tensors(path)
         arrays, support = _checked(manifest, tensors)
-        graph = None if make else graph_json.read(manifest.graph, arrays)
-    if make is not None:
-        model = _filled(path, make, arrays)
-    else:
-        assert graph is not None
-        model = GraphNetwork(graph)
+        own = None if make else GraphNetwork(graph_json.read(manifest.graph, arrays))
+    model = own if make is None else _filled(path, make, arrays)
+    assert model is not None
     return Artifact(model.eval(), manifest.figures, support, manifest.versions)
 
 

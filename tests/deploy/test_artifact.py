@@ -68,10 +68,17 @@ def test_gaps_longer_than_a_code_come_back():
 
 def test_negative_zeros_come_back_positive_and_odd_numbers_as_they_are():
     odd = torch.tensor([-0.0, torch.nan, torch.inf, -torch.inf, 1e-45, 0.0])
-    for array in (odd, torch.cat((odd, torch.zeros(500)))):
-        back = packing.unpack(packing.pack(array), array.shape, array.dtype)
-        assert torch.equal(bits(back[1:]), bits(array[1:]))
+    blocks = torch.zeros(50, 9)
+    blocks[:10] = 1.5
+    blocks[0, 0] = -0.0
+    ways = set()
+    for array in (odd, torch.cat((odd, torch.ones(90))), torch.cat((odd, torch.zeros(90))), blocks):
+        packed = packing.pack(array)
+        back = packing.unpack(packed, array.shape, array.dtype).flatten()
+        assert torch.equal(bits(back[1:]), bits(array.flatten()[1:]))
         assert bits(back[:1]).sum() == 0
+        ways.add((packed.how == "dense", packed.block))
+    assert {(True, 1), (False, 1), (False, 9)} <= ways
 
 
 @pytest.mark.parametrize("name", BUILDERS)

@@ -57,7 +57,8 @@ def networks(draw):
         layers.append(nn.Linear(count, 3) if len(shapes) == 2 else nn.Conv1d(channels, 3, 1))
     share = draw(some.sampled_from([0.0, 0.3, 0.6, 0.9]))
     seed = draw(some.integers(0, 99))
-    return inputs, pruned(nn.Sequential(*layers), share=share, seed=seed).double()
+    shape = (4, inputs, SIZE, SIZE)
+    return inputs, pruned(nn.Sequential(*layers), share=share, seed=seed, shape=shape).double()
 
 
 def plain(draw, channels):

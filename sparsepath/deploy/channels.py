@@ -4,7 +4,6 @@ A channel is an index of axis 1: a map of an image, a unit of a row. Operations 
 by weights (LAYERS) are not described here, but in `layers`.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,22 +120,20 @@ def _index(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
 
 
 def _reshape(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
-    """Channels that stay, that take following axes in (flatten), or that are cut (unflatten)."""
+    """Channels that stay, that are cut (flatten), or that are put together (unflatten).
+
+    A channel of one image is a run of its numbers, and a reshape leaves numbers in their order.
+    """
     (shape,) = given
     if shape[0] != result[0] or 0 in shape:
         return None
     before, behind = width(shape), width(result)
     every = torch.arange(max(before, behind))
-    if behind % before == 0 and _leading(shape[2:], behind // before):
+    if behind % before == 0:
         return [Link(every // (behind // before), every)]
-    if before % behind == 0 and _leading(result[2:], before // behind):
+    if before % behind == 0:
         return [Link(every, every // (before // behind))]
     return None
-
-
-def _leading(lengths: Shape, product: int) -> bool:
-    """Whether the first few of the lengths multiply to the product."""
-    return product in [math.prod(lengths[:count]) for count in range(len(lengths) + 1)]
 
 
 def _pixel_shuffle(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:

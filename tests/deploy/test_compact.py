@@ -272,6 +272,57 @@ def test_shared_layers_stay_shared():
     assert len([name for name in names if name.startswith("point")]) == 2
 
 
+class Between(nn.Module):
+    """A function of maps between two 1 x 1 convolutions."""
+
+    def __init__(self, function, outputs=6):
+        super().__init__()
+        self.function = function
+        self.first, self.last = nn.Conv2d(3, 6, 1), nn.Conv2d(outputs, 2, 1)
+        self.register_buffer("shift", torch.linspace(-1, 1, 6).view(1, 6, 1, 1))
+        self.register_buffer("bent", torch.randn(1, 6, 4, 4))
+        self.row = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(self.function(self, self.first(x).relu()))
+
+
+def shuffled(model, x):
+    return x.view(x.size(0), 2, 3, 4, 4).transpose(1, 2).reshape(x.size(0), 6, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("function", "outputs", "stays"),
+    [
+        (lambda model, x: x.permute(0, 1, 3, 2), 6, 4),
+        (lambda model, x: x.transpose(2, 3) - model.shift, 6, 4),
+        (lambda model, x: x + model.shift[0], 6, 6),
+        (lambda model, x: (x + model.bent).relu() - 1, 6, 6),
+        (lambda model, x: (x * model.bent).abs(), 6, 4),
+        (lambda model, x: model.row(x), 6, 6),
+        (lambda model, x: x.mean(1, keepdim=True), 1, 6),
+        (lambda model, x: x.mean(-1, keepdim=True).neg().exp(), 6, 4),
+        (lambda model, x: torch.cat((x, x), 2), 6, 6),
+        (lambda model, x: x[:, ::2], 3, 6),
+        (lambda model, x: x[:, 1:, ::2], 5, 4),
+        (lambda model, x: nn.functional.pad(x, (0, 0, 0, 0, -1, 0)), 5, 6),
+        (lambda model, x: x.reshape(-1, 3, 4, 4), 3, 6),
+        (lambda model, x: x.permute(0, 2, 1, 3).permute(0, 2, 1, 3), 6, 6),
+        (lambda model, x: x.transpose(1, 3).transpose(1, 3), 6, 6),
+        (lambda model, x: x.flatten(2).unflatten(2, (4, 4)), 6, 6),
+        (lambda model, x: x.view(-1, 12, 2, 4), 12, 4),
+        (lambda model, x: x.view(-1, 3, 8, 4), 3, 4),
+        (lambda model, x: x.view(-1, 4, 8, 3), 4, 6),
+        (shuffled, 6, 6),
+    ],
+)
+def test_channels_are_followed_where_they_can_be_and_kept_where_not(function, outputs, stays):
+    torch.manual_seed(0)
+    model = scrambled(Between(function, outputs), zero=0.0).double()
+    kill(model.first, 0, 1, bias=-1.0)
+    assert widths(model, 2, 3, 4, 4)[0]["first"] == stays
+
+
 class Untraceable(nn.Module):
     def __init__(self):
         super().__init__()

@@ -321,6 +321,9 @@ def test_channels_are_followed_where_they_can_be_and_kept_where_not(function, ou
     model = scrambled(Between(function, outputs), zero=0.0).double()
     kill(model.first, 0, 1, bias=-1.0)
     assert widths(model, 2, 3, 4, 4)[0]["first"] == stays
+    # Now a channel behind the function is not read: it goes with all that is tied to it, or stays.
+    model.last.weight.data[:, -1] = 0
+    assert widths(model, 2, 3, 4, 4)[0]["first"] <= stays
 
 
 class Untraceable(nn.Module):

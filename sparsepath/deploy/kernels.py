@@ -1,127 +1,42 @@
 """The native kernels, where the install could build them: packed weights and engines.
 
-`native/sparsepath.h` is the interface that this module binds; `program.py` builds the calls.
+`native/sparsepath.h` is the interface; `program.py` builds the calls.
 """
 
 import ctypes
 import math
 import os
-from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_size_t, c_void_p
-from functools import cache
-from pathlib import Path
+from ctypes import c_int32
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from sparsepath.deploy.library import (
+    ISA,
+    CConvSpec,
+    available,
+    isas,
+    library,
+    load,
+    why_missing,
+)
 from sparsepath.errors import BadInput, checked_count
 
+__all__ = [
+    "ISA", "NO_CLAMP", "PANELS", "RELU", "RELU6", "Conv", "Engine", "Linear", "Method", "Pair",
+    "available", "isas", "library", "why_missing",
+]  # fmt: skip
+
 Method = Literal["direct", "winograd2", "winograd4", "depthwise"]
-ISA = Literal["avx512", "avx2", "portable"]
 Pair = tuple[int, int]
 PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
 MOST_THREADS = 1024
-VERSION = 1
 # Forces the instruction set of every engine that does not ask for one itself.
 ISA_VARIABLE = "SPARSEPATH_ISA"
-
-
-class CLayout(Structure):
-    """sp_layout."""
-
-    _fields_ = [(n, c_int32) for n in ("height", "width", "grid", "tile_height", "tile_width")]
-
-
-class CMap(Structure):
-    """sp_map."""
-
-    _fields_ = [
-        *((name, c_int32) for name in ("slot", "first", "channels", "total")),
-        ("layout", CLayout),
-    ]
-
-
-class CCall(Structure):
-    """sp_call."""
-
-    _fields_ = [
-        *((name, c_int32) for name in ("kind", "pool", "panel")),
-        *((name, CMap) for name in ("source", "other", "target")),
-        *((name, c_int32 * 2) for name in ("window", "stride", "padding")),
-        ("count_padding", c_int32),
-        *((name, c_float) for name in ("lower", "upper")),
-        *((name, c_void_p) for name in ("weights", "scale", "shift")),
-    ]
-
-
-class _CSpec(Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("in_channels", "out_channels", "groups")),
-        *((name, c_int32 * 2) for name in ("kernel", "stride", "padding", "dilation")),
-        *((name, c_int32) for name in ("method",)),
-    ]
-
-
-def _load(isa: str) -> tuple[ctypes.CDLL | None, str]:
-    path = Path(__file__).with_name(f"_kernels_{isa}.so")
-    if not path.exists():
-        return None, "the install found no C++ compiler to build them with"
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        return None, f"{path.name} does not load here: {error}"
-    signatures = {
-        "sp_version": (c_int32, []),
-        "sp_best_isa": (c_char_p, []),
-        "sp_pack_conv": (c_void_p, [POINTER(_CSpec), c_void_p, c_void_p]),
-        "sp_pack_linear": (c_void_p, [c_int32, c_int32, c_void_p, c_void_p]),
-        "sp_weights_free": (None, [c_void_p]),
-        "sp_weights_bytes": (c_size_t, [c_void_p]),
-        "sp_engine_create": (c_void_p, [c_int32]),
-        "sp_engine_free": (None, [c_void_p]),
-        "sp_workspace": (c_size_t, [c_void_p, c_int32, c_int32, c_int32]),
-        "sp_run": (
-            None,
-            [c_void_p, c_void_p, c_int32, POINTER(c_void_p), c_int32, c_void_p],
-        ),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    if library.sp_version() != VERSION:
-        return None, f"{path.name} was built from other sources; install sparsepath again"
-    return library, ""
-
-
-# The portable library runs everywhere: it packs the weights and knows what this machine can run.
-_LIBRARY, _MISSING = _load("portable")
-
-
-def why_missing() -> str | None:
-    """Why the kernels cannot run here, or None if they can."""
-    return _MISSING or None
-
-
-def available() -> bool:
-    """Whether the kernels were built and can run here."""
-    return _LIBRARY is not None
-
-
-def library() -> ctypes.CDLL:
-    """The portable library; BadInput says why there is none."""
-    if _LIBRARY is None:
-        raise BadInput(f"The native kernels are not available: {_MISSING}.")
-    return _LIBRARY
-
-
-@cache
-def isas() -> tuple[ISA, ...]:
-    """The instruction sets that run on this machine, best first."""
-    known: tuple[ISA, ...] = get_args(ISA)
-    if _LIBRARY is None:
-        return ()
-    best = _LIBRARY.sp_best_isa().decode()
-    return tuple(isa for isa in known[known.index(best) :] if _load(isa)[0] is not None)
+NO_CLAMP = (-math.inf, math.inf)
+RELU = (0.0, math.inf)
+RELU6 = (0.0, 6.0)
 
 
 class Engine:
@@ -138,7 +53,7 @@ class Engine:
             raise BadInput(
                 f"This machine does not run the instruction set {wanted!r}; it runs {isas()}."
             )
-        loaded, _ = _load(wanted)
+        loaded, _ = load(wanted)
         assert loaded is not None
         self.library = loaded
         self._handle = loaded.sp_engine_create(threads)
@@ -201,7 +116,7 @@ class Conv(_Packed):
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.method: Method = method
         self._check()
-        spec = _CSpec(self.in_channels, self.out_channels, groups)
+        spec = CConvSpec(self.in_channels, self.out_channels, groups)
         for name in ("kernel", "stride", "padding", "dilation"):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
         spec.method = get_args(Method).index(method)
@@ -294,8 +209,3 @@ def _plain_bias(bias: Tensor | None, length: int) -> Tensor:
     if len(bias) != length:
         raise BadInput(f"bias must have one value per filter ({length}), not {len(bias)}.")
     return bias
-
-
-NO_CLAMP = (-math.inf, math.inf)
-RELU = (0.0, math.inf)
-RELU6 = (0.0, 6.0)

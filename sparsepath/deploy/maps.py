@@ -2,7 +2,8 @@
 
 from dataclasses import astuple, dataclass, replace
 
-from sparsepath.deploy.kernels import CLayout, CMap, Pair
+from sparsepath.deploy.kernels import Pair
+from sparsepath.deploy.library import CLayout, CMap
 from sparsepath.errors import BadInput
 
 LANES = 16

@@ -11,10 +11,12 @@ from sparsepath.deploy.lower import fits
 from sparsepath.deploy.schedule import Schedule, Shapes, schedule
 
 ONE = (Lanes(4, 1),)
-# Of each grid the first is the one in which single layers are measured.
-MANY = (Lanes(1, 16), Lanes(1, 32), Lanes(2, 8), Lanes(2, 16), Lanes(4, 4), Lanes(4, 8))
-
-
+# Large maps want few images at a time, so that they stay in the cache; small ones want many.
+MANY = tuple(
+    Lanes(grid, group)
+    for grid, groups in ((1, (16, 32)), (2, (4, 8, 16)), (4, (1, 2, 4, 8)))
+    for group in groups
+)
 # Smaller tiles than these would be computed for nothing.
 TILES = {"winograd4": 4, "winograd2": 2}
 

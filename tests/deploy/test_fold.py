@@ -35,10 +35,10 @@ def ops(graph):
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_pass_keeps_the_function_of_every_network(name):
     graph = capture(network(name).double())
-    for size in sizes(name):
-        images = torch.randn(2, 3, size, size, dtype=torch.float64)
-        for step in PASSES:
-            same(graph, step(graph), images)
+    usual, other = (torch.randn(2, 3, n, n, dtype=torch.float64) for n in sizes(name))
+    for step in PASSES:
+        same(graph, step(graph), usual)
+    same(graph, fold.folded(graph), other)
 
 
 @pytest.mark.parametrize("name", BUILDERS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sparsepath.deploy import kernels
+from sparsepath.deploy import kernels, library
 from sparsepath.deploy.kernels import Conv, Engine, Linear, available
 from sparsepath.deploy.maps import Layout
 from sparsepath.deploy.program import Program
@@ -82,8 +82,8 @@ def test_the_environment_forces_the_instruction_set(monkeypatch):
 
 
 def test_without_the_libraries_it_says_why(monkeypatch):
-    monkeypatch.setattr(kernels, "_LIBRARY", None)
-    monkeypatch.setattr(kernels, "_MISSING", "no compiler")
+    monkeypatch.setattr(library, "_LIBRARY", None)
+    monkeypatch.setattr(library, "_MISSING", "no compiler")
     assert not kernels.available()
     assert kernels.why_missing() == "no compiler"
     with pytest.raises(BadInput, match="not available: no compiler"):

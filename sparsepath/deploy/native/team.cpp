@@ -22,44 +22,47 @@ Team::Team(int threads) {
 }
 
 Team::~Team() {
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        ending_ = true;
-        job_++;
-    }
-    wake_.notify_all();
+    ending_ = true;
+    announce();
     for (auto &worker : workers_) worker.join();
+}
+
+// Tell the workers that there is something new.
+void Team::announce() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    jobs_++;
+    if (sleepers_) wake_.notify_all();
 }
 
 void Team::take_parts(int thread) {
     for (int part; (part = next_.fetch_add(1)) < parts_;) call_(context_, part, thread);
 }
 
+// A worker that comes late finds the job closed: nobody waits for a thread that has not begun.
 void Team::run(Call call, void *context, int parts) {
     call_ = call, context_ = context, parts_ = parts;
     next_ = 0;
-    busy_ = static_cast<int>(workers_.size());
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        job_++;
-    }
-    wake_.notify_all();
+    open_ = true;
+    announce();
     take_parts(0);
-    // Every worker must have left the job before the next one may be described.
-    for (int spin = 0; busy_.load() > 0; spin++) spin < SPINS ? relax() : std::this_thread::yield();
+    open_ = false;
+    for (int spin = 0; inside_.load() > 0; spin++) spin < SPINS ? relax() : std::this_thread::yield();
 }
 
 void Team::work(int thread) {
     for (unsigned seen = 0;;) {
-        for (int spin = 0; spin < SPINS && job_.load() == seen; spin++) relax();
-        if (job_.load() == seen) {
+        for (int spin = 0; spin < SPINS && jobs_.load() == seen; spin++) relax();
+        if (jobs_.load() == seen) {
             std::unique_lock<std::mutex> lock(mutex_);
-            wake_.wait(lock, [&] { return job_.load() != seen; });
+            sleepers_++;
+            wake_.wait(lock, [&] { return jobs_.load() != seen; });
+            sleepers_--;
         }
-        seen = job_.load();
+        seen = jobs_.load();
         if (ending_) return;
-        take_parts(thread);
-        busy_--;
+        inside_++;  // before the look at `open_`: either it is seen here, or `run` sees us inside
+        if (open_.load()) take_parts(thread);
+        inside_--;
     }
 }
 

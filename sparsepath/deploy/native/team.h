@@ -30,6 +30,7 @@ class Team {
   private:
     using Call = void (*)(void *context, int part, int thread);
     void run(Call call, void *context, int parts);
+    void announce();
     void work(int thread);
     void take_parts(int thread);
 
@@ -37,11 +38,14 @@ class Team {
     Call call_ = nullptr;
     void *context_ = nullptr;
     int parts_ = 0;
-    std::atomic<int> next_{0}, busy_{0};
-    std::atomic<unsigned> job_{0};
+    std::atomic<int> next_{0};        // the next part that nobody has taken
+    std::atomic<int> inside_{0};      // workers that look at the job
+    std::atomic<bool> open_{false};   // whether more of them may
+    std::atomic<unsigned> jobs_{0};   // jobs so far
     std::atomic<bool> ending_{false};
-    std::mutex mutex_;
+    std::mutex mutex_;                // of those who sleep
     std::condition_variable wake_;
+    int sleepers_ = 0;
 };
 
 }  // namespace sparsepath

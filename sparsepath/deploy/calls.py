@@ -1,0 +1,204 @@
+"""Recorded calls of native kernels, their buffers, and their runs on any batch from any thread."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import Array, addressof, c_int32, c_void_p, sizeof
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from sparsepath.deploy.kernels import ISA, NO_CLAMP, Conv, Engine, Linear, Pair, library
+from sparsepath.deploy.library import CCall
+from sparsepath.deploy.maps import LANES, Layout, Map, Plain
+from sparsepath.deploy.memory import Arena, Slot
+from sparsepath.errors import BadInput, checked_count
+
+KINDS = (
+    "import", "export", "relayout", "conv", "max_pool", "avg_pool", "add", "affine", "mean",
+    "linear",
+)  # fmt: skip
+Clamp = tuple[float, float]
+
+
+class Place:
+    """Where one run at a time happens: an engine with the memory it works in."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Start with no memory."""
+        self.engine = engine
+        self._memory = torch.empty(0)
+
+    def memory(self, floats: int) -> int:
+        """The address of so much memory, aligned to a cache line."""
+        if len(self._memory) < floats + LANES:
+            self._memory = torch.empty(floats + LANES)
+        return self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program for one size of batch: its calls, its buffers and its workspace."""
+
+    calls: Array[CCall]
+    arena: Arena
+    workspace: int
+
+
+class Calls:
+    """Calls in order, with the buffers that they read and write; `Program` gives them names."""
+
+    def __init__(self, *, threads: int = 1, isa: ISA | None = None, group: int = 16) -> None:
+        """Start without calls; `group` images go through all of them at a time."""
+        self._places = deque([Place(Engine(threads, isa=isa))])
+        self._threads, self._isa = threads, isa
+        self.group = checked_count("group", group)
+        self._calls: list[CCall] = []
+        self._slots: list[Slot] = []
+        self._inputs: list[Plain] = []
+        self._outputs: list[Plain] = []
+        self._kept: list[object] = []
+        self._plans: dict[int, Plan] = {}
+
+    def input(self, shape: Sequence[int]) -> Plain:
+        """The next input tensor, of shape (batch, *shape)."""
+        self._inputs.append(self._plain(tuple(shape)))
+        return self._inputs[-1]
+
+    def output(self, tensor: Plain) -> None:
+        """Name the next output tensor."""
+        if any(tensor.slot == other.slot for other in (*self._inputs, *self._outputs)):
+            raise BadInput("An input, or a tensor that is an output already, cannot be an output.")
+        self._outputs.append(tensor)
+
+    def buffer(self, channels: int, layout: Layout) -> Map:
+        """Room for maps, to be written part by part: a concatenation that copies nothing."""
+        self._slots.append(Slot(lambda batch: layout.floats(channels, batch)))
+        return Map(len(self._slots) - 1, 0, channels, channels, layout)
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs for these inputs, group of images by group."""
+        batch = self._checked(inputs)
+        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        for call in self._groups([*inputs, *outputs]):
+            call(0, len(self._calls))
+        return outputs
+
+    def profile(
+        self, inputs: Sequence[Tensor], *, clock: Callable[[], float] = time.perf_counter
+    ) -> list[tuple[str, float]]:
+        """The kind of each call and the seconds it took for these inputs."""
+        batch = self._checked(inputs)
+        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        seconds = [0.0] * len(self._calls)
+        for call in self._groups([*inputs, *outputs]):
+            for index in range(len(self._calls)):
+                began = clock()
+                call(index, 1)
+                seconds[index] += clock() - began
+        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
+
+    def _groups(self, tensors: list[Tensor]) -> Iterator[Callable[[int, int], None]]:
+        """For each group of images, what runs some of the calls on it."""
+        try:
+            place = self._places.pop()
+        except IndexError:  # all are at work in other threads
+            place = Place(Engine(self._threads, isa=self._isa))
+        try:
+            for begin in range(0, len(tensors[0]), self.group):
+                yield self._bound(place, [t[begin : begin + self.group] for t in tensors])
+        finally:
+            self._places.append(place)
+
+    def _bound(self, place: Place, tensors: list[Tensor]) -> Callable[[int, int], None]:
+        """What runs some of the calls on these tensors."""
+        batch = len(tensors[0])
+        plan = self._plan(batch)
+        arena = place.memory(plan.arena.floats + plan.workspace)
+        pointers = (c_void_p * len(self._slots))(
+            *(arena + 4 * offset for offset in plan.arena.offsets)
+        )
+        for plain, tensor in zip((*self._inputs, *self._outputs), tensors, strict=True):
+            pointers[plain.slot] = tensor.data_ptr()
+        engine, workspace = place.engine, arena + 4 * plan.arena.floats
+
+        def call(first: int, count: int) -> None:
+            calls = addressof(plan.calls) + first * sizeof(CCall)
+            engine.library.sp_run(engine.handle, calls, count, pointers, batch, workspace)
+
+        return call
+
+    def _plan(self, batch: int) -> Plan:
+        plan = self._plans.get(batch)
+        if plan is None or len(plan.calls) != len(self._calls):
+            bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
+            calls = (CCall * len(self._calls))(*self._calls)
+            floats = library().sp_workspace(addressof(calls), len(calls), batch, self._threads)
+            plan = Plan(calls, Arena.of(self._slots, bound, batch), floats)
+            self._plans[batch] = plan
+        return plan
+
+    def _checked(self, inputs: Sequence[Tensor]) -> int:
+        if len(inputs) != len(self._inputs) or not self._outputs:
+            raise BadInput(
+                f"The program has {len(self._inputs)} inputs and {len(self._outputs)} outputs; "
+                f"it was given {len(inputs)}."
+            )
+        batch = len(inputs[0])
+        for plain, tensor in zip(self._inputs, inputs, strict=True):
+            if tensor.shape != (batch, *plain.shape) or batch == 0:
+                raise BadInput(
+                    f"An input must have the shape (batch, {', '.join(map(str, plain.shape))}) "
+                    f"with at least one image, not {tuple(tensor.shape)}."
+                )
+            if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+                raise BadInput(
+                    f"An input must be float32 on the CPU, not {tensor.dtype} on {tensor.device}."
+                )
+            if not tensor.is_contiguous():
+                raise BadInput("An input must be contiguous; call .contiguous() on it.")
+        return batch
+
+    def _plain(self, shape: tuple[int, ...]) -> Plain:
+        self._slots.append(Slot(lambda batch: batch * prod(shape)))
+        return Plain(len(self._slots) - 1, shape)
+
+    def _call(
+        self,
+        kind: str,
+        source: Map | Plain,
+        target: Map | Plain,
+        *,
+        other: Map | None = None,
+        clamp: Clamp = NO_CLAMP,
+        pool: int = 1,
+        panel: int = 0,
+        weights: Conv | Linear | None = None,
+        scale: Tensor | None = None,
+        shift: Tensor | None = None,
+        window: Pair = (1, 1),
+        stride: Pair = (1, 1),
+        padding: Pair = (0, 0),
+        count_padding: bool = False,
+    ) -> None:
+        call = CCall(kind=KINDS.index(kind), pool=pool, panel=panel)
+        call.source, call.target = source.packed(), target.packed()
+        call.other = (other or source).packed()
+        call.window, call.stride, call.padding = (
+            (c_int32 * 2)(*pair) for pair in (window, stride, padding)
+        )
+        call.count_padding = count_padding
+        call.lower, call.upper = clamp
+        call.weights = weights.handle if weights else None
+        for name, values in (("scale", scale), ("shift", shift)):
+            if values is not None:
+                plain = values.detach().to("cpu", torch.float32).contiguous()
+                self._kept.append(plain)
+                setattr(call, name, plain.data_ptr())
+        self._kept.append(weights)
+        for tensor in (source, other, target):
+            if tensor is not None:
+                self._slots[tensor.slot].touch(len(self._calls))
+        self._calls.append(call)

@@ -49,9 +49,13 @@ class Layer:
     def shift(self, folded: Tensor) -> Tensor:
         """What the folded constants add to each output."""
         strides: Any = self.node.attributes["stride"] if self.node.op == "conv_transpose" else ()
-        sums = self.kernels.sum(-1, dtype=torch.float64) / math.prod(strides)
         numbers = torch.where(folded.isnan(), 0.0, folded).view(self.groups, 1, -1)
-        return torch.where(self.alive & (numbers != 0), sums * numbers, 0.0).sum(-1).flatten()
+        # Only the few inputs that count are summed in float64: a weight may fill the memory.
+        used = (numbers != 0).any(0).flatten().nonzero().flatten()
+        sums = self.kernels[:, :, used].sum(-1, dtype=torch.float64) / math.prod(strides)
+        return (
+            torch.where(numbers[..., used] != 0, sums * numbers[..., used], 0.0).sum(-1).flatten()
+        )
 
     def constants(self, given: Tensor) -> Tensor:
         """The number that each output is, if everything it reads can be folded; else NaN."""

@@ -2,8 +2,10 @@
 
 import errno
 import json
+import math
 import resource
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -249,3 +251,56 @@ def test_results_of_any_structure_come_back(tmp_path):
     assert given["b"][1] == 3
     assert torch.equal(given["a"][0], wanted["a"][0])
     assert torch.equal(given["b"][0], wanted["b"][0])
+
+
+def by_description(path):
+    """The arrays of a file, read as docs/artifact.md says, without any of our own code."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    about = header.pop("__metadata__")
+    assert about["format"] == "sparsepath artifact 1"
+    manifest = json.loads(about["manifest"])
+
+    def tensor(name):
+        first, last = header[name]["data_offsets"]
+        return content[start + first : start + last]
+
+    for name, entry in manifest["arrays"].items():
+        if entry["dtype"] != "float32":
+            continue
+        values = np.frombuffer(tensor(f"values:{name}"), np.float32)
+        count = math.prod(entry["shape"]) // entry["block"]
+        kept, place = [], 0
+        if entry["how"] == "dense":
+            kept = range(count)
+        elif entry["how"] == "mask":
+            where = tensor(f"where:{name}")
+            kept = [n for n in range(count) if where[n // 8] >> n % 8 & 1]
+        else:
+            codes = tensor(f"where:{name}")
+            if entry["how"] == "gaps4":
+                codes = [half for byte in codes for half in (byte & 15, byte >> 4)]
+            more = 15 if entry["how"] == "gaps4" else 255
+            for code in codes:
+                place += code
+                if code < more:
+                    kept.append(place)
+                    place += 1
+        array = np.zeros((count, entry["block"]), np.float32)
+        array[list(kept)] = values.reshape(-1, entry["block"])
+        yield name, entry["how"], torch.from_numpy(array.reshape(entry["shape"]))
+
+
+def test_a_file_can_be_read_from_its_description_alone(tmp_path):
+    torch.manual_seed(0)
+    layers = [nn.Linear(64, 64) for _ in range(4)]
+    for layer, zero in zip(layers, (0.0, 0.5, 0.9, 0.99), strict=True):
+        layer.weight.data[torch.rand(64, 64) < zero] = 0
+    model = nn.Sequential(*layers, nn.Linear(64, 3))
+    save(model, tmp_path / "net")
+    found = list(by_description(tmp_path / "net"))
+    assert {how for _, how, _ in found} == {"dense", "mask", "gaps4", "gaps8"}
+    assert len(found) == len(model.state_dict())
+    for name, _, array in found:
+        assert torch.equal(array, model.state_dict()[name])

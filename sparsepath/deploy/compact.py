@@ -82,7 +82,7 @@ def compact(
         small = shrunk(host, shapes, fate)
         devices = {x.device for node in graph for x in node.arrays.values()}
         network = GraphNetwork(_moved(small, devices.pop() if devices else "cpu"))
-        difference, largest = _difference(wanted, network(*inputs))
+        difference, largest = _difference(wanted, _output(network, inputs))
         if not approximate:
             _refuse_difference(
                 difference, largest, wanted, lambda: _exact(graph, network, inputs, wanted)
@@ -107,7 +107,7 @@ def _output(model: nn.Module, inputs: Sequence[Tensor]) -> Any:
             given = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
             raise BadInput(f"The example must hold tensors of at least one image, not {given}.")
     try:
-        return model(*inputs)
+        return model(*(x.clone() for x in inputs))  # it may change them
     except Exception as error:  # whatever a user's model may raise
         line = (str(error).splitlines() or [""])[0]
         raise BadInput(
@@ -130,7 +130,7 @@ def _shapes(graph: Graph, inputs: Sequence[Tensor]) -> dict[str, tuple[int, ...]
     def watch(node: Node, result: Any) -> None:
         shapes[node.name] = tuple(result.shape) if isinstance(result, Tensor) else ()
 
-    reference.run(graph, *inputs, watch=watch)
+    reference.run(graph, *(x.clone() for x in inputs), watch=watch)
     return shapes
 
 

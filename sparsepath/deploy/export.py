@@ -26,6 +26,8 @@ from sparsepath.metrics import evaluating
 from sparsepath.storage import write_atomically, write_tensors
 
 TOLERANCE = 1e-4
+Run = Callable[..., Any]
+Write = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def export(
     with evaluating(model):
         content, run = FORMATS[format](model, inputs)
         batches = [inputs, tuple(torch.cat((x, x[:1])) for x in inputs)]
-        difference = max(_difference(model(*batch), run(*batch)) for batch in batches)
+        difference = max(_difference(*_both(model, run, batch)) for batch in batches)
     if not difference <= TOLERANCE:
         raise BadInput(
             f"The exported {format} differs by {difference:.1e} of the largest output, more than "
@@ -73,7 +75,12 @@ def export(
     return Exported(path, format, difference)
 
 
-Format = Callable[[nn.Module, Sequence[Tensor]], tuple[Callable[[Path], None], Callable[..., Any]]]
+Format = Callable[[nn.Module, Sequence[Tensor]], tuple[Write, Run]]
+
+
+def _both(first: Run, second: Run, batch: Sequence[Tensor]) -> tuple[Any, Any]:
+    """What both give for a batch that each of them may change."""
+    return first(*(x.clone() for x in batch)), second(*(x.clone() for x in batch))
 
 
 def _difference(wanted: Any, given: Any) -> float:
@@ -89,16 +96,14 @@ def _tensors(structure: Any) -> list[Tensor]:
     return found
 
 
-def _bytes(content: bytes) -> Callable[[Path], None]:
+def _bytes(content: bytes) -> Write:
     def write(neighbour: Path) -> None:
         neighbour.write_bytes(content)
 
     return lambda path: write_atomically(path, write)
 
 
-def _onnx(
-    model: nn.Module, inputs: Sequence[Tensor]
-) -> tuple[Callable[[Path], None], Callable[..., Any]]:
+def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     try:
         import onnxruntime
 
@@ -149,9 +154,7 @@ def _open_batch(model: nn.Module, inputs: Sequence[Tensor]) -> Any:
     return (shapes,) if inspect.Parameter.VAR_POSITIONAL in kinds[:1] else shapes
 
 
-def _pt2(
-    model: nn.Module, inputs: Sequence[Tensor]
-) -> tuple[Callable[[Path], None], Callable[..., Any]]:
+def _pt2(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -168,9 +171,7 @@ def _pt2(
     return _bytes(buffer.getvalue()), loaded.module()
 
 
-def _state_dict(
-    model: nn.Module, inputs: Sequence[Tensor]
-) -> tuple[Callable[[Path], None], Callable[..., Any]]:
+def _state_dict(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     weights = dict(model.state_dict())
     return lambda path: write_tensors(path, weights, {"format": "pt"}), model
 

@@ -412,6 +412,22 @@ def test_rounding_that_a_network_amplifies_is_told_from_a_difference():
     assert compact(model.double(), images.double()).difference <= 1e-10
 
 
+def test_a_model_that_changes_its_input_is_compared_on_the_same_one():
+    class Rude(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(3, 6, 1), nn.Conv2d(6, 2, 1)
+
+        def forward(self, x):
+            return self.last(self.first(x.add_(1)))
+
+    model = scrambled(Rude(), zero=0.0).double()
+    images = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    before = images.clone()
+    assert compact(model, images).difference <= 1e-10
+    assert torch.equal(images, before)
+
+
 def test_any_result_structure_and_several_inputs():
     class Two(nn.Module):
         def __init__(self):

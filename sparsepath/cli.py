@@ -278,5 +278,17 @@ def reproduce(
         _say(f"{'Done' if done else AGAIN[:-1]}: the records are in {folder}.")
 
 
+@app.command("inspect")
+def inspect_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network that was saved.")],
+    debug: Debug = False,
+) -> None:
+    """Show what a saved network holds, without reading its weights."""
+    with _sentences(debug):
+        from sparsepath.deploy.contents import contents
+
+        _say(contents(file))
+
+
 def _say(text: str) -> None:
     console.print(text, soft_wrap=True, markup=False, emoji=False)

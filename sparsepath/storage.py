@@ -88,3 +88,25 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """Read the text header of a safetensors file without its tensors, or say that it is not one."""
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{str(path)!r} is no file.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error
+
+
+def tensor_sizes(path: Path) -> dict[str, int]:
+    """How many bytes each tensor of a safetensors file takes, from its header alone."""
+    read_header(path)
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    header.pop("__metadata__", None)
+    return {
+        name: about["data_offsets"][1] - about["data_offsets"][0] for name, about in header.items()
+    }

@@ -347,3 +347,34 @@ def test_the_dense_row_counts_the_zeros_it_starts_from(data, finished, tmp_path)
     before = json.loads((finished[0] / "results.json").read_text())["points"][1]["sparsity"]
     assert record["dense"]["sparsity"] == before
     assert f"{100 * before['of_blocks']:.2f}" in walked.stdout
+
+
+def test_inspect_shows_a_saved_network_without_its_weights(tmp_path) -> None:
+    import torch
+
+    from sparsepath.deploy.artifact import save
+
+    layer = torch.nn.Conv2d(3, 8, 3)
+    layer.weight.data[:7] = 0
+    path = tmp_path / "net"
+    save(torch.nn.Sequential(layer), path, figures={"accuracy": 0.5, "\x1b[2J": "\x1b[31m"})
+    shown = call("inspect", str(path))
+    assert shown.exit_code == 0
+    assert "a graph of 1 nodes: 1 conv" in shown.stdout
+    assert re.search(r"0\.weight +8 x 3 x 3 x 3 +float32 +\w+ of 27 +1\d\d +0\.1", shown.stdout)
+    assert "accuracy: 0.5" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    # The weights are not read: damage there is for load() to find.
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert call("inspect", str(path)).stdout == shown.stdout
+
+
+def test_inspect_refuses_what_is_no_saved_network(tmp_path) -> None:
+    (tmp_path / "net").write_text("hello")
+    for name in ("net", "missing"):
+        result = call("inspect", str(tmp_path / name))
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+        assert "cannot be read as safetensors" in result.stderr

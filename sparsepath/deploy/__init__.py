@@ -1,5 +1,18 @@
-"""Running a sparse network fast on the CPU."""
+"""Making a sparse network smaller, keeping it in a file, and running it fast on the CPU."""
 
+from sparsepath.deploy.artifact import Artifact, load, save
+from sparsepath.deploy.compact import Compacted, compact
+from sparsepath.deploy.export import Exported, export
 from sparsepath.deploy.runtime import Runtime, compile
 
-__all__ = ["Runtime", "compile"]
+__all__ = [
+    "Artifact",
+    "Compacted",
+    "Exported",
+    "Runtime",
+    "compact",
+    "compile",
+    "export",
+    "load",
+    "save",
+]

@@ -18,11 +18,14 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy.graph import Call, Graph, Node, Value
+from sparsepath.deploy.network import GraphNetwork
 from sparsepath.deploy.trace import Translator, copied
 
 
 def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
     """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
+    if isinstance(model, GraphNetwork) and not model.training:
+        return model.graph()
     names = _input_names(model, inputs)
     own = set(vars(model))
     try:

@@ -16,14 +16,24 @@ Watch = Callable[[Node, Any], None]
 @torch.no_grad()
 def run(graph: Graph, *inputs: Any, watch: Watch | None = None) -> Any:
     """What the graph gives for these inputs; `watch` sees every node's result on the way."""
+
+    def step(node: Node, *given: Any) -> Any:
+        result = run_node(node, *given)
+        if watch is not None:
+            watch(node, result)
+        return result
+
+    return walk(graph, inputs, step)
+
+
+def walk(graph: Graph, inputs: Sequence[Any], step: Run) -> Any:
+    """What the graph gives where `step` runs each node, from it and its inputs to its result."""
     if len(inputs) != len(graph.inputs):
         raise BadInput(f"The graph takes {len(graph.inputs)} inputs, not {len(inputs)}.")
     values: dict[str, Any] = dict(zip(graph.inputs, inputs, strict=True))
     last = last_readers(graph)
     for node in graph:
-        values[node.name] = run_node(node, *(values[name] for name in node.inputs))
-        if watch is not None:
-            watch(node, values[node.name])
+        values[node.name] = step(node, *(values[name] for name in node.inputs))
         for name in last.get(node.name, ()):
             del values[name]
     return mapped(graph.output, lambda leaf: values[leaf.name] if isinstance(leaf, Value) else leaf)

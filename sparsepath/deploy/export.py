@@ -1,0 +1,179 @@
+"""A network for other programs: ONNX, torch's own .pt2, or a plain file of weights, each run once.
+
+ONNX is written from our own graph, with every length left open and batch norm folded, wherever the
+graph's operations have a translation; torch's dynamo exporter, which needs onnxscript and keeps
+more of torch's detail, serves the rest.
+"""
+
+import importlib.util
+import inspect
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sparsepath.deploy.capture import capture
+from sparsepath.deploy.fold import folded
+from sparsepath.deploy.graph import mapped
+from sparsepath.deploy.target import free, writing
+from sparsepath.errors import BadInput
+from sparsepath.metrics import evaluating
+from sparsepath.storage import write_atomically, write_tensors
+
+TOLERANCE = 1e-4
+Run = Callable[..., Any]
+Write = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written and run."""
+
+    path: Path
+    format: str
+    difference: float
+    """max |difference| / max |output| on the example and on another size of batch"""
+
+    def __str__(self) -> str:
+        size = self.path.stat().st_size
+        return f"{self.path}: {self.format}, {size:,} bytes, max |difference| {self.difference:.1e}"
+
+
+def export(
+    model: nn.Module,
+    example: Tensor | Sequence[Tensor],
+    path: str | Path,
+    *,
+    format: str = "onnx",
+    force: bool = False,
+) -> Exported:
+    """Write the model in eval mode as "onnx", "pt2" or "state-dict", for any size of batch.
+
+    The file is read back and run on the example before it takes its name; one that differs by more
+    than 1e-4 of the largest output is not written.
+    """
+    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
+    if format not in FORMATS:
+        raise BadInput(f"There is no format {format!r}; choose one of {', '.join(FORMATS)}.")
+    path = free(path, force=force)
+    with evaluating(model):
+        content, run = FORMATS[format](model, inputs)
+        batches = [inputs, tuple(torch.cat((x, x[:1])) for x in inputs)]
+        difference = max(_difference(*_both(model, run, batch)) for batch in batches)
+    if not difference <= TOLERANCE:
+        raise BadInput(
+            f"The exported {format} differs by {difference:.1e} of the largest output, more than "
+            f"{TOLERANCE:.0e}: nothing was written."
+        )
+    with writing(path):
+        content(path)
+    return Exported(path, format, difference)
+
+
+Format = Callable[[nn.Module, Sequence[Tensor]], tuple[Write, Run]]
+
+
+def _both(first: Run, second: Run, batch: Sequence[Tensor]) -> tuple[Any, Any]:
+    """What both give for a batch that each of them may change."""
+    return first(*(x.clone() for x in batch)), second(*(x.clone() for x in batch))
+
+
+def _difference(wanted: Any, given: Any) -> float:
+    ours, theirs = _tensors(wanted), _tensors(given)
+    largest = max(float(x.abs().max()) for x in ours) or 1.0
+    pairs = zip(ours, theirs, strict=True)
+    return max(float((a - b).abs().max()) for a, b in pairs) / largest
+
+
+def _tensors(structure: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    mapped(structure, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
+    return found
+
+
+def _bytes(content: bytes) -> Write:
+    def write(neighbour: Path) -> None:
+        neighbour.write_bytes(content)
+
+    return lambda path: write_atomically(path, write)
+
+
+def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
+    try:
+        import onnxruntime
+
+        from sparsepath.deploy.onnx_graph import Inexpressible, onnx_model
+    except ImportError as error:
+        raise BadInput(
+            f"Exporting to ONNX needs {error.name}: pip install 'sparsepath[onnx]'."
+        ) from error
+    if any(x.dtype != torch.float32 for x in inputs):
+        raise BadInput(f"ONNX is exported in float32, not {inputs[0].dtype}: call float() first.")
+    try:
+        content = onnx_model(folded(capture(model, inputs=len(inputs))), [x.dim() for x in inputs])
+    except Inexpressible as error:
+        content = _by_dynamo(model, inputs, str(error))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = [given.name for given in session.get_inputs()]
+
+    def run(*batch: Tensor) -> Any:
+        arrays = {name: x.numpy() for name, x in zip(names, batch, strict=True)}
+        return [torch.from_numpy(x) for x in session.run(None, arrays)]
+
+    return _bytes(content), run
+
+
+def _by_dynamo(model: nn.Module, inputs: Sequence[Tensor], why: str) -> bytes:
+    if importlib.util.find_spec("onnxscript") is None:
+        raise BadInput(f"{why}: install onnxscript, whose exporter may know one.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = torch.onnx.export(
+            model,
+            tuple(inputs),
+            dynamo=True,
+            dynamic_shapes=_open_batch(model, inputs),
+            verbose=False,
+        )
+    assert made is not None
+    return bytes(made.model_proto.SerializeToString())
+
+
+def _open_batch(model: nn.Module, inputs: Sequence[Tensor]) -> Any:
+    batch = torch.export.Dim("batch")
+    shapes = tuple({0: batch} for _ in inputs)
+    # A network of ours takes its inputs as *inputs, which torch counts as one argument.
+    kinds = [x.kind for x in inspect.signature(model.forward).parameters.values()]
+    return (shapes,) if inspect.Parameter.VAR_POSITIONAL in kinds[:1] else shapes
+
+
+def _pt2(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # A batch of one would be taken for a length that never changes.
+            several = tuple(torch.cat((x, x)) if len(x) == 1 else x for x in inputs)
+            shapes = _open_batch(model, inputs)
+            program = torch.export.export(model, several, dynamic_shapes=shapes)
+            buffer = io.BytesIO()
+            torch.export.save(program, buffer)
+            loaded = torch.export.load(io.BytesIO(buffer.getvalue()))
+    except Exception as error:  # whatever torch.export finds in a user's model
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"torch.export cannot take this {type(model).__name__}: {line}") from error
+    return _bytes(buffer.getvalue()), loaded.module()
+
+
+def _state_dict(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
+    weights = dict(model.state_dict())
+    return lambda path: write_tensors(path, weights, {"format": "pt"}), model
+
+
+FORMATS: dict[str, Format] = {"onnx": _onnx, "pt2": _pt2, "state-dict": _state_dict}

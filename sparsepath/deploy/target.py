@@ -1,0 +1,30 @@
+"""The file that a network is written to: never over another by accident, and told if it fails."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from sparsepath.errors import BadInput
+
+
+def free(path: str | Path, *, force: bool) -> Path:
+    """The path, if nothing is there that would be lost."""
+    path = Path(path)
+    if path.is_dir():
+        raise BadInput(f"{str(path)!r} is a folder: give the name of a file.")
+    if path.exists() and not force:
+        raise BadInput(f"{str(path)!r} exists: choose another name, or force=True to replace it.")
+    return path
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A full disk or a place without permission as one sentence."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise BadInput(
+            f"{str(path)!r} cannot be written ({error}); make room or choose another place."
+        ) from error

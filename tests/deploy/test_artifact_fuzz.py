@@ -1,0 +1,243 @@
+"""Whatever a file holds: it is refused with one sentence, and nothing in it runs."""
+
+import copy
+import hashlib
+import json
+import os
+import pickle
+import zipfile
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from sparsepath.deploy.artifact import load, save
+from sparsepath.errors import BadInput
+from sparsepath.storage import read_tensors, write_tensors
+from sparsepath.support import Support
+
+from .cases import scrambled
+
+FUZZ = settings(
+    deadline=None,
+    max_examples=150,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    torch.manual_seed(0)
+    model = scrambled(
+        nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(1), nn.Linear(16, 3)
+        ),
+        zero=0.6,
+    )
+    path = tmp_path_factory.mktemp("artifact") / "net"
+    support = Support({"4.weight": torch.rand(3, 16) < 0.5, "0.weight": model[0].weight != 0})
+    save(model, path, support=support, figures={"accuracy": 0.5})
+    return path
+
+
+def refused(path, content=None):
+    """The sentence with which a file is refused."""
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BadInput) as caught:
+        load(path)
+    sentence = str(caught.value)
+    assert len(sentence.splitlines()) == 1
+    assert repr(str(path)) in sentence
+    assert len(sentence) < 600
+    return sentence
+
+
+@FUZZ
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_noticed(saved, tmp_path, place, bit):
+    content = bytearray(saved.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    refused(tmp_path / "net", bytes(content))
+
+
+@FUZZ
+@given(place=st.floats(0, 1, exclude_max=True), more=st.binary(max_size=20))
+def test_a_truncated_or_patched_file_is_noticed(saved, tmp_path, place, more):
+    content = saved.read_bytes()
+    cut = content[: int(place * len(content))] + more
+    if not content.startswith(cut) or len(cut) < len(content):
+        refused(tmp_path / "net", cut)
+    refused(tmp_path / "net", content + more + b"\0")
+
+
+HOSTILE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        ["", ".", "../../etc/passwd", "__class__", "forward", "os.system", "\0", "mask", "gaps4"]
+    ),
+    st.just([]),
+    st.just({}),
+    st.just({"value": "nothing"}),
+    st.just({"list": [1]}),
+    st.lists(st.integers(-2, 2**39), max_size=3),
+)
+
+
+def places(content, path=()):
+    """The paths to everything in some JSON."""
+    yield path
+    if isinstance(content, (dict, list)):
+        parts = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, part in list(parts):
+            yield from places(part, (*path, key))
+
+
+def resealed(saved, path, change):
+    """The file with another manifest, whose checksum is right."""
+    tensors, header = read_tensors(saved)
+    text = json.dumps(change(json.loads(header["manifest"])))
+    sealed = {**header, "manifest": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    write_tensors(path, tensors, sealed)
+
+
+@FUZZ
+@given(data=st.data())
+def test_a_hostile_manifest_is_refused_or_harmless(saved, tmp_path, data):
+    def change(content):
+        for _ in range(data.draw(st.integers(1, 3))):
+            *path, last = data.draw(st.sampled_from([p for p in places(content) if p]))
+            inner = content
+            for key in path:
+                inner = inner[key]
+            what = data.draw(st.sampled_from(["put", "drop", "copy"]))
+            if what == "put":
+                inner[last] = copy.deepcopy(data.draw(HOSTILE))
+            elif what == "drop":
+                del inner[last]
+            else:
+                other = data.draw(st.sampled_from([p for p in places(content) if p]))
+                found = content
+                for key in other:
+                    found = found[key]
+                inner[last] = copy.deepcopy(found)
+        return content
+
+    path = tmp_path / "net"
+    resealed(saved, path, change)
+    try:
+        loaded = load(path)
+    except BadInput:
+        refused(path)
+    else:
+        assert not loaded.model.training
+        assert callable(loaded.model.forward)
+
+
+def test_names_are_never_paths_nor_attributes(saved, tmp_path):
+    bad = ["../../../evil", "__class__", "forward.x", "_modules", "training", "a..b", "", "graph"]
+    tensors, header = read_tensors(saved)
+    wanted = load(saved).model(torch.ones(1, 3, 4, 4))
+    for name in bad:
+        text = header["manifest"].replace('"0.weight"', json.dumps(f"{name}.weight"))
+        text = text.replace('"name":"0"', f'"name":{json.dumps(name)}')
+        text = text.replace('"inputs":["0"]', f'"inputs":{json.dumps([name])}')
+        for kind in ("values", "where"):
+            text = text.replace(f'"{kind}:0.weight"', json.dumps(f"{kind}:{name}.weight"))
+        renamed = {key.replace("0.weight", f"{name}.weight"): x for key, x in tensors.items()}
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        folder = tmp_path / "inside" / "folder"
+        write_tensors(folder / "net", renamed, {**header, "manifest": text, "sha256": digest})
+        loaded = load(folder / "net").model
+        assert type(loaded).__name__ == "GraphNetwork"
+        assert torch.equal(loaded(torch.ones(1, 3, 4, 4)), wanted)
+        assert [path.name for path in tmp_path.rglob("*")] == ["inside", "folder", "net"]
+
+
+def test_a_few_bytes_cannot_ask_for_all_memory(saved, tmp_path):
+    def change(content):
+        content["arrays"]["4.weight"]["shape"] = [1 << 30, 1 << 10]
+        return content
+
+    resealed(saved, tmp_path / "net", change)
+    assert "would take 4,398,046,5" in refused(tmp_path / "net")
+    with pytest.raises(BadInput, match="more than 10: if you trust it"):
+        load(saved, limit=10)
+
+
+def test_deep_nesting_and_double_keys_are_refused(saved, tmp_path):
+    tensors, header = read_tensors(saved)
+    texts = ["[" * 100_000, '{"a":1,"a":2}', "[NaN]", "", "1" * 5000, '"\\ud800"', "{}", "[]"]
+    for text in texts:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        write_tensors(tmp_path / "net", tensors, {**header, "manifest": text, "sha256": digest})
+        assert "is damaged or not ours" in refused(tmp_path / "net")
+
+
+def test_other_and_newer_files_are_refused(saved, tmp_path):
+    tensors, header = read_tensors(saved)
+    for kind, says in {
+        "sparsepath artifact 2": "install a newer sparsepath",
+        "sparsepath artifact": "is no artifact of sparsepath",
+        "sparsepath support 1": "its format is 'sparsepath support 1'",
+        "sparsepath artifact \u0662": "newer sparsepath",
+    }.items():
+        write_tensors(tmp_path / "net", tensors, {**header, "format": kind})
+        assert says in refused(tmp_path / "net")
+    write_tensors(tmp_path / "net", tensors, {})
+    assert "is no artifact" in refused(tmp_path / "net")
+
+
+class Evil:
+    def __reduce__(self):
+        return (os.mkdir, ("evil",))
+
+
+def test_foreign_files_are_never_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "net"
+    refused(path, b"")
+    refused(path, pickle.dumps(Evil()))
+    torch.save(Evil(), path)
+    refused(path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("../../evil", "evil")
+    refused(path)
+    refused(path, (1 << 60).to_bytes(8, "little") + b"{}")
+    assert [x.name for x in tmp_path.iterdir()] == ["net"]
+    refused(tmp_path / "missing")
+    assert "is no file" in refused(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    assert "is no file" in refused(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: c["arrays"]["0.weight"].update(block=5), "do not divide"),
+        (lambda c: c["arrays"]["0.weight"].update(block=1), "are not"),
+        (lambda c: c["arrays"]["0.weight"].update(shape=[1, 1, 3, 3]), "'0.weight': it"),
+        (lambda c: c["arrays"]["0.weight"].update(dtype="float64"), "values are torch.float32"),
+        (lambda c: c["arrays"]["0.bias"].update(shape=[5]), "its shape is"),
+        (lambda c: c["graph"]["nodes"][0].update(op="eval"), "does 'eval', which this version"),
+        (lambda c: c["graph"]["nodes"][0]["attributes"].update(more=1), "does not fit 'conv'"),
+        (lambda c: c["graph"]["nodes"][0].update(inputs=["later"]), "which nothing before gives"),
+        (lambda c: c["graph"]["nodes"][0]["arrays"].update(weight="9"), "which is not there"),
+        (lambda c: c["support"]["4.weight"].update(shape=[3, 15]), "its mask has"),
+        (lambda c: c["checksums"].update(more=""), "tensors are not those of its manifest"),
+        (lambda c: c.update(factory="os.system"), "either a graph or the name of a factory"),
+    ],
+)
+def test_what_does_not_fit_together_is_named(saved, tmp_path, change, says):
+    def changed(content):
+        change(content)
+        return content
+
+    resealed(saved, tmp_path / "net", changed)
+    assert says in refused(tmp_path / "net")

@@ -1,0 +1,111 @@
+"""Exported files are run, not only written: the same numbers, at any size of batch."""
+
+import pytest
+import torch
+from torch import nn
+
+from sparsepath.deploy.compact import compact
+from sparsepath.deploy.export import export
+from sparsepath.errors import BadInput
+from sparsepath.storage import read_tensors
+
+from .cases import scrambled
+from .test_compact import NAMES, pruned
+
+IMAGES = torch.randn(2, 3, 32, 32)
+
+
+@pytest.fixture(scope="module", params=["cnn", "low-rank-nin", "resnet-20", "u-net"])
+def model(request):
+    torch.manual_seed(0)
+    return pruned(NAMES[request.param](10, 3), share=0.3)
+
+
+def onnx_run(path, images):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        path.read_bytes(), options, providers=["CPUExecutionProvider"]
+    )
+    return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: images.numpy()})[0])
+
+
+def close(given, wanted):
+    torch.testing.assert_close(given, wanted, rtol=0, atol=1e-4 * float(wanted.abs().max()))
+
+
+def test_onnx_gives_the_same_at_any_batch(model, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    for net in (model, compact(model, IMAGES).model):
+        made = export(net, IMAGES, tmp_path / "net.onnx", force=True)
+        assert made.difference <= 1e-4
+        for batch in (1, 5):
+            images = torch.randn(batch, 3, 32, 32)
+            with torch.no_grad():
+                close(onnx_run(made.path, images), model(images))
+
+
+def test_dynamo_serves_what_our_writer_does_not_know(tmp_path):
+    pytest.importorskip("onnxscript")
+    model = scrambled(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Softplus(), nn.Conv2d(4, 2, 3)))
+    made = export(compact(model, IMAGES).model, IMAGES, tmp_path / "net.onnx")
+    images = torch.randn(3, 3, 32, 32)
+    close(onnx_run(made.path, images), model(images).detach())
+
+
+def test_without_onnxscript_it_is_told(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match="has no translation to ONNX: install onnxscript"):
+        export(nn.Softplus(), IMAGES, tmp_path / "net.onnx")
+
+
+def test_without_onnxruntime_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(BadInput, match=r"needs onnxruntime: pip install 'sparsepath\[onnx\]'"):
+        export(nn.ReLU(), IMAGES, tmp_path / "net.onnx")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_pt2_gives_the_same_at_any_batch(tmp_path):
+    model = pruned(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1)))
+    for net in (model, compact(model, IMAGES).model):
+        made = export(net, IMAGES[:1], tmp_path / "net.pt2", format="pt2", force=True)
+        program = torch.export.load(made.path)
+        for batch in (1, 5):
+            images = torch.randn(batch, 3, 32, 32)
+            with torch.no_grad():
+                close(program.module()(images), model(images))
+
+
+def test_a_state_dict_is_a_plain_file_of_weights(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    made = export(model, IMAGES, tmp_path / "net", format="state-dict")
+    other = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    other.load_state_dict(read_tensors(made.path)[0])
+    assert torch.equal(other.eval()(IMAGES), model.eval()(IMAGES))
+    assert f"state-dict, {made.path.stat().st_size:,} bytes" in str(made)
+
+
+class Restless(nn.Module):
+    def forward(self, x):
+        return x + torch.rand(())
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "says"),
+    [
+        (nn.ReLU(), {"format": "tflite"}, "no format 'tflite'; choose one of onnx, pt2, state"),
+        (Restless(), {"format": "state-dict"}, "nothing was written"),
+        (nn.ReLU(), {"format": "state-dict", "path": "old"}, "exists: choose another name"),
+    ],
+)
+def test_bad_input_gets_a_sentence(model, options, says, tmp_path):
+    (tmp_path / "old").write_text("precious")
+    path = tmp_path / options.pop("path", "net")
+    with pytest.raises(BadInput, match=says):
+        export(model, IMAGES, path, **options)
+    assert [x.read_text() for x in tmp_path.iterdir()] == ["precious"]

@@ -1,0 +1,131 @@
+"""A graph as a module does what users do with modules."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from sparsepath.deploy.capture import capture
+from sparsepath.deploy.compact import compact
+from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.runtime import compile
+
+from .cases import network, scrambled
+
+
+def small():
+    torch.manual_seed(0)
+    model = scrambled(
+        nn.Sequential(
+            *(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 6, 3), nn.ReLU()),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4)),
+        ),
+        zero=0.0,
+    )
+    model[0].weight.data[:3] = 0
+    return model
+
+
+IMAGES = torch.randn(4, 3, 9, 9, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def made():
+    return compact(small(), IMAGES).model
+
+
+def test_its_keys_are_those_of_the_model(made):
+    own = [name for name in small().state_dict() if "num_batches" not in name]
+    assert list(made.state_dict()) == own
+    assert {name for name, _ in made.named_parameters()} == {x for x in own if "running" not in x}
+
+
+def test_it_trains(made):
+    made.train()
+    optimizer = torch.optim.SGD(made.parameters(), lr=0.1)
+    before = copy.deepcopy(made.state_dict())
+    losses = []
+    for _ in range(20):
+        loss = nn.functional.cross_entropy(made(IMAGES), torch.tensor([0, 1, 2, 3]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    # A bias before a batch norm has no gradient; all else moves, and the statistics follow.
+    still = [name for name, x in made.state_dict().items() if torch.equal(x, before[name])]
+    assert set(still) <= {"0.bias"}
+
+
+def test_batch_norm_trains_as_torchs_own_does():
+    model = nn.Sequential(nn.BatchNorm2d(3))
+    ours = GraphNetwork(capture(model.eval()))
+    torch.testing.assert_close(ours.train()(IMAGES), model.train()(IMAGES))
+    for key in ("0.running_mean", "0.running_var"):
+        torch.testing.assert_close(ours.state_dict()[key], model.state_dict()[key])
+
+
+def test_it_moves_between_types_and_devices(made):
+    wanted = made(IMAGES)
+    torch.testing.assert_close(made.double()(IMAGES.double()).float(), wanted)
+    assert made.float().to("meta")(IMAGES.to("meta")).shape == wanted.shape
+
+
+def test_a_copy_is_a_copy(made):
+    other = copy.deepcopy(made)
+    other.get_parameter("0.weight").data.zero_()
+    assert made.get_parameter("0.weight").any()
+    assert not torch.equal(other(IMAGES), made(IMAGES))
+    other.load_state_dict(made.state_dict())
+    assert torch.equal(other(IMAGES), made(IMAGES))
+
+
+def test_capturing_it_takes_the_weights_of_the_moment(made):
+    graph = capture(made)
+    made.get_parameter("0.weight").data.zero_()
+    assert graph["0"].arrays["weight"].any()
+    assert not capture(made)["0"].arrays["weight"].any()
+
+
+def test_the_runtime_takes_it(made):
+    runtime = compile(made, IMAGES, tune=False)
+    torch.testing.assert_close(runtime(IMAGES), made(IMAGES), rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_torch_exports_it(made):
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(made, (IMAGES,), dynamic_shapes=(({0: batch},),))
+    assert torch.equal(program.module()(IMAGES[:3]), made(IMAGES[:3]))
+
+
+def test_a_part_that_only_torch_can_run_moves_and_is_saved_too():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.inner(x if x.sum() > 0 else -x)
+
+    model = nn.Sequential(small(), Odd()).eval()
+    ours = GraphNetwork(capture(model))
+    assert torch.equal(ours(IMAGES), model(IMAGES))
+    assert len(list(ours.parameters())) == len(list(model.parameters()))
+    other = copy.deepcopy(ours).double()
+    assert other(IMAGES.double()).dtype == torch.float64
+    assert torch.equal(ours(IMAGES), model(IMAGES))
+
+
+def test_names_that_a_module_has_itself_hide_nothing():
+    model = nn.Sequential()
+    for name in ("forward_", "graph", "below", "_graph", "extra_repr"):
+        model.add_module(name, nn.Conv2d(3, 3, 1)) if not hasattr(model, name) else None
+    ours = GraphNetwork(capture(model.eval()))
+    assert torch.equal(ours(IMAGES), model(IMAGES))
+    assert len(list(ours.parameters())) == 2 * len(model)
+
+
+def test_it_shows_its_shapes():
+    assert "weight=(16, 3, 3, 3)" in repr(GraphNetwork(capture(network("resnet-20"))))

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 from sparsepath.report.tables import as_markdown
@@ -12,7 +13,10 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readmes_python_runs_from_top_to_bottom() -> None:
+def test_the_readmes_python_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # it writes a file
     torch.manual_seed(0)
     code = "\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
     assert "regularisation_path" in code

@@ -10,6 +10,7 @@ from sparsepath.errors import BadInput
 from sparsepath.report.figures import curve
 from sparsepath.report.live import live
 from sparsepath.report.tables import as_json, as_markdown, as_text, heading, verdict
+from sparsepath.residuals import Residuals
 
 
 def point(index, *, zero, validation, test):
@@ -145,20 +146,26 @@ def test_there_is_no_curve_without_points(tmp_path):
         curve(record(points=[]), tmp_path / "curve.png")
 
 
+def residuals(*, primal, dual):
+    return Residuals(primal, dual, primal_relative=0.5, dual_relative=0.5, flipped=3, guarded=())
+
+
 def shown(*, terminal):
     file = io.StringIO()
-    console = Console(file=file, force_terminal=terminal, width=100, highlight=False)
+    console = Console(file=file, force_terminal=terminal, width=160, highlight=False)
     with live(console, points=2) as watch:
         watch.dense(record()["dense"])
-        watch.epoch("point 1, iteration 1", done=17, planned=30)
-        watch.epoch("point 1, iteration 2", done=18, planned=30)
+        watch.epoch("point 1, iteration 1", done=17, planned=30, loss=0.75)
+        watch.iteration(0, [residuals(primal=5.5, dual=0.25)])
+        watch.epoch("point 1, iteration 2", done=18, planned=30, loss=0.5)
         watch.progress.refresh()
         watch.point(record()["points"][0])
     return file.getvalue()
 
 
 def test_a_terminal_shows_a_bar_with_the_time_left():
-    assert "point 1, iteration 2" in shown(terminal=True)
+    said = "point 1 of 2, iteration 2, loss 0.5000, primal 5.5, dual 0.25"
+    assert said in shown(terminal=True)
     assert "60%" in shown(terminal=True)
     assert "left" in shown(terminal=True)
 
@@ -178,5 +185,6 @@ def test_a_long_stage_says_now_and_then_that_it_lives(monkeypatch):
     file = io.StringIO()
     with live(Console(file=file, width=100), points=2) as watch:
         for epoch in (1, 2, 3):
-            watch.epoch("dense reference", done=epoch, planned=60)
-    assert file.getvalue().splitlines() == ["dense reference: 2 of at most 60 epochs"]
+            watch.epoch("dense reference", done=epoch, planned=60, loss=1 / epoch)
+    said = "dense reference: 2 of at most 60 epochs, loss 0.5000"
+    assert file.getvalue().splitlines() == [said]

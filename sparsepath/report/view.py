@@ -1,0 +1,127 @@
+"""What the page shows of each run as plain JSON, with None where a figure is missing."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparsepath.lab.folders import Record
+from sparsepath.report.bands import band, grouped, labels
+from sparsepath.report.formats import FIGURES, figure
+from sparsepath.report.losses import Losses, loss_after
+from sparsepath.report.maps import weights_file
+from sparsepath.report.tables import finite, heading, state, verdict
+
+BYTES = 4
+"""of one weight"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run as it lies on disk."""
+
+    folder: Path
+    record: Record
+    losses: Losses
+
+
+def view(sources: Sequence[Source], *, deploy: bool = False) -> dict[str, Any]:
+    """The figures of all runs, and the groups in which they are compared."""
+    records = [source.record for source in sources]
+    groups = grouped(records)
+    return {
+        "runs": [_run(source, deploy=deploy) for source in sources],
+        "groups": [
+            {
+                "label": label,
+                "runs": list(group),
+                **{split: band([records[n] for n in group], split) for split in SPLITS},
+            }
+            for group, label in zip(groups, labels(records, groups), strict=True)
+        ],
+    }
+
+
+SPLITS = ("validation", "test")
+
+
+def _run(source: Source, *, deploy: bool) -> dict[str, Any]:
+    record = source.record
+    dense = record["dense"] or {}
+    settings = record["settings"]
+    return {
+        "name": record["name"],
+        "heading": heading(record),
+        "state": state(record),
+        "finished": bool(record["finished"]),
+        "verdict": verdict(record),
+        "penalty": settings["penalty"],
+        "blocks_word": settings["blocks"],
+        "tolerance": finite(settings["tolerance"]),
+        "epsilon": finite(settings.get("epsilon")),
+        "chosen": None if record["chosen"] is None else record["chosen"] + 1,
+        "layers": dict(dense.get("blocks") or {}),
+        "dense": {**_figures(dense), "kept": finite(dense.get("parameters")), **_bytes(dense, 0.0)},
+        "points": [_point(source, point, dense=dense, deploy=deploy) for point in record["points"]],
+    }
+
+
+def _figures(row: Record) -> dict[str, float | None]:
+    return {name: figure(show, row) for name, show in FIGURES.items()}
+
+
+def _point(source: Source, point: Record, *, dense: Record, deploy: bool) -> dict[str, Any]:
+    figures = _figures(point)
+    parameters, zero = finite(dense.get("parameters")), figures["zero_of_model"]
+    known = parameters is not None and zero is not None
+    return {
+        "number": point["index"] + 1,
+        **figures,
+        "kept": parameters - round(zero * parameters) if known else None,  # type: ignore[operator]
+        **_bytes(dense, zero),
+        "converged": point.get("converged"),
+        "layers": dict((point.get("sparsity") or {}).get("zero_blocks") or {}),
+        "residuals": [
+            {
+                "primal": finite(row.get("primal")),
+                "dual": finite(row.get("dual")),
+                "flipped": finite(row.get("flipped")),
+                "loss": loss_after(source.losses, index=point["index"], iteration=number),
+            }
+            for number, row in enumerate(point.get("residuals") or [])
+        ],
+        "commands": commands(source, point, deploy=deploy),
+    }
+
+
+def _bytes(dense: Record, zero: float | None) -> dict[str, int | None]:
+    """Bytes of the weights that are not zero, and where there are zeros one bit for each block."""
+    parameters = finite(dense.get("parameters"))
+    if parameters is None or zero is None:
+        return {"bytes": None}
+    kept = round(parameters) - round(zero * parameters)
+    blocks = sum((dense.get("blocks") or {}).values()) if zero else 0
+    return {"bytes": BYTES * kept + math.ceil(blocks / 8)}
+
+
+def commands(source: Source, point: Record, *, deploy: bool) -> Mapping[str, str]:
+    """How to use a point: its weights, and what there is on the command line for it."""
+    weights = source.folder / weights_file(point)
+    settings = source.record["settings"]
+    found = {
+        "Weights": str(weights),
+        "Walk on from it": " ".join(
+            [
+                "sparsepath path --from",
+                shlex.quote(str(weights)),
+                f"--network {shlex.quote(settings['network'])}",
+                f"--data {shlex.quote(settings['data'])}",
+            ]
+        ),
+    }
+    if deploy:
+        run = shlex.quote(str(source.folder))
+        found["Deploy"] = f"sparsepath deploy {run} --point {point['index'] + 1}"
+    return found

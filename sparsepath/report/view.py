@@ -11,7 +11,6 @@ from sparsepath.lab.folders import Record
 from sparsepath.report.bands import band, grouped, labels
 from sparsepath.report.formats import FIGURES, figure
 from sparsepath.report.losses import Losses, loss_after
-from sparsepath.report.maps import weights_file
 from sparsepath.report.tables import finite, heading, state, verdict
 
 BYTES = 4
@@ -45,6 +44,8 @@ def view(sources: Sequence[Source], *, deploy: bool = False) -> dict[str, Any]:
 
 
 SPLITS = ("validation", "test")
+LAST = ("primal", "dual", "flipped")
+"""Figures of the last iteration, which a page has with those of all iterations."""
 
 
 def _run(source: Source, *, deploy: bool) -> dict[str, Any]:
@@ -64,15 +65,16 @@ def _run(source: Source, *, deploy: bool) -> dict[str, Any]:
         "chosen": None if record["chosen"] is None else record["chosen"] + 1,
         "layers": dict(dense.get("blocks") or {}),
         "dense": {**_figures(dense), "kept": finite(dense.get("parameters")), **_bytes(dense, 0.0)},
-        "points": [_point(source, point, dense=dense, deploy=deploy) for point in record["points"]],
+        "points": [_known(_point(source, point, dense=dense)) for point in record["points"]],
+        "commands": commands(source, deploy=deploy),
     }
 
 
 def _figures(row: Record) -> dict[str, float | None]:
-    return {name: figure(show, row) for name, show in FIGURES.items()}
+    return {name: figure(show, row) for name, show in FIGURES.items() if name not in LAST}
 
 
-def _point(source: Source, point: Record, *, dense: Record, deploy: bool) -> dict[str, Any]:
+def _point(source: Source, point: Record, *, dense: Record) -> dict[str, Any]:
     figures = _figures(point)
     parameters, zero = finite(dense.get("parameters")), figures["zero_of_model"]
     known = parameters is not None and zero is not None
@@ -84,15 +86,17 @@ def _point(source: Source, point: Record, *, dense: Record, deploy: bool) -> dic
         "converged": point.get("converged"),
         "layers": dict((point.get("sparsity") or {}).get("zero_blocks") or {}),
         "residuals": [
-            {
-                "primal": finite(row.get("primal")),
-                "dual": finite(row.get("dual")),
-                "flipped": finite(row.get("flipped")),
-                "loss": loss_after(source.losses, index=point["index"], iteration=number),
-            }
+            _known(
+                {
+                    "primal": _short(row.get("primal")),
+                    "dual": _short(row.get("dual")),
+                    "loss": _short(
+                        loss_after(source.losses, index=point["index"], iteration=number)
+                    ),
+                }
+            )
             for number, row in enumerate(point.get("residuals") or [])
         ],
-        "commands": commands(source, point, deploy=deploy),
     }
 
 
@@ -106,22 +110,30 @@ def _bytes(dense: Record, zero: float | None) -> dict[str, int | None]:
     return {"bytes": BYTES * kept + math.ceil(blocks / 8)}
 
 
-def commands(source: Source, point: Record, *, deploy: bool) -> Mapping[str, str]:
-    """How to use a point: its weights, and what there is on the command line for it."""
-    weights = source.folder / weights_file(point)
+def commands(source: Source, *, deploy: bool) -> dict[str, list[str]]:
+    """How to use a point: what stands before and after its number.
+
+    For the weights' file the number has two digits, as there.
+    """
+    weights = str(source.folder / "points")
     settings = source.record["settings"]
+    about = f"--network {shlex.quote(settings['network'])} --data {shlex.quote(settings['data'])}"
+    before, _, after = shlex.quote(f"{weights}/@.safetensors").rpartition("@")
     found = {
-        "Weights": str(weights),
-        "Walk on from it": " ".join(
-            [
-                "sparsepath path --from",
-                shlex.quote(str(weights)),
-                f"--network {shlex.quote(settings['network'])}",
-                f"--data {shlex.quote(settings['data'])}",
-            ]
-        ),
+        "Weights": [f"{weights}/", ".safetensors"],
+        "Walk on from it": [f"sparsepath path --from {before}", f"{after} {about}"],
     }
     if deploy:
-        run = shlex.quote(str(source.folder))
-        found["Deploy"] = f"sparsepath deploy {run} --point {point['index'] + 1}"
+        found["Deploy"] = [f"sparsepath deploy {shlex.quote(str(source.folder))} --point ", ""]
     return found
+
+
+def _short(value: object) -> float | None:
+    """A figure that is only drawn, in as many digits as can be seen."""
+    number = finite(value)
+    return None if number is None else float(f"{number:.6g}")
+
+
+def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is missing: a page of many runs has little room."""
+    return {name: value for name, value in figures.items() if value is not None}

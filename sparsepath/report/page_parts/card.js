@@ -7,7 +7,7 @@ function fillCard() {
   const card = byId("card"), run = runNow(), point = pointNow();
   if (!point) { card.replaceChildren(element("p", {}, run.points.length ? "No point is picked." : "No points yet.")); return; }
   const list = element("dl", {});
-  const against = (value, dense, words) => (dense === null || dense === undefined ? words(value) : `${words(value)} of ${words(dense)}`);
+  const against = (value, dense, words) => (dense == null ? words(value) : `${words(value)} of ${words(dense)}`);
   figureRow(list, "mu", "mu", brief(point.mu));
   figureRow(list, "validation", "validation", `${percent(point.validation)} (dense ${percent(run.dense.validation)})`);
   figureRow(list, "test", "test", `${percent(point.test)} (dense ${percent(run.dense.test)})`);
@@ -16,7 +16,7 @@ function fillCard() {
   figureRow(list, "weights", "kept", against(point.kept, run.dense.kept, count));
   figureRow(list, "MACs", "macs", `${count(point.macs)}, ${times(point.macs_speedup)} fewer`);
   figureRow(list, "bytes, about", "bytes", against(point.bytes, run.dense.bytes, bytes));
-  if (point.latency_seconds !== null) {
+  if (point.latency_seconds != null) {
     figureRow(list, "measured latency", "latency", `${milliseconds(point.latency_seconds)}, ${times(point.latency_speedup)} faster`);
   }
   figureRow(list, "residuals", "residuals", `primal ${brief(last.primal)}, dual ${brief(last.dual)}`);
@@ -31,7 +31,8 @@ function fillCard() {
       layers.append(bar);
     }
   }
-  const commands = Object.entries(point.commands).map(([title, command]) => {
+  const commands = Object.entries(run.commands).map(([title, parts]) => {
+    const command = parts.join(title === "Deploy" ? point.number : String(point.number).padStart(2, "0"));
     const copy = element("button", { type: "button", "aria-label": `Copy: ${title}` }, "Copy");
     copy.addEventListener("click", () => navigator.clipboard?.writeText(command).then(() => { copy.textContent = "Copied"; }));
     return element("div", { class: "command" }, title, element("div", { class: "row" }, element("code", {}, command), copy));
@@ -39,7 +40,7 @@ function fillCard() {
   const chosen = point.number === run.chosen ? " - the run's choice" : "";
   card.replaceChildren(
     element("h3", {}, `Point ${point.number} of ${run.points.length}${chosen}`), list,
-    element("h3", { style: "margin-top:.75rem" }, "Zero blocks by layer"), layers, ...commands,
+    element("h3", {}, "Zero blocks by layer"), element("p", { class: "hint" }, "In colour: what lives."), layers, ...commands,
   );
 }
 

@@ -2,8 +2,8 @@
 function drawConvergence() {
   const run = runNow();
   const rows = run.points.flatMap((point) => point.residuals.map((row, k) => ({ ...row, point: point.number, k: k + 1, mu: point.mu })));
-  if (!rows.length) { say_instead("residuals", "There are no iterations yet."); return; }
-  const x = rows.map((_, n) => n + 1), hasLoss = rows.some((row) => row.loss !== null);
+  if (!rows.length) { sayInstead("residuals", "There are no iterations yet."); return; }
+  const x = rows.map((_, n) => n + 1), hasLoss = rows.some((row) => row.loss != null);
   const about = rows.map((row) => `point ${row.point}, iteration ${row.k}, mu ${brief(row.mu)}`);
   const positive = (value) => (value > 0 ? value : null);
   const line = (name, title, number, axisName) => ({

@@ -3,7 +3,7 @@ const across = () => byId("across").value;
 const isShare = () => across() !== "macs_speedup";
 const along = (point) => say2(point[across()], (x) => (isShare() ? 100 * x : x));
 const hundred = (share) => say2(share, (x) => 100 * x);
-function say2(value, change) { return value === null || value === undefined ? null : change(value); }
+function say2(value, change) { return value == null ? null : change(value); }
 
 function splitTrace(run, split, number, title) {
   const style = styleOf(number);
@@ -25,7 +25,7 @@ function otherTrace(run, number) {
 }
 
 function denseLines(run) {
-  const lines = [["validation", 0], ["test", 1]].filter(([split]) => run.dense[split] !== null);
+  const lines = [["validation", 0], ["test", 1]].filter(([split]) => run.dense[split] != null);
   return lines.map(([split, number]) => ({
     type: "line", xref: "paper", x0: 0, x1: 1, y0: 100 * run.dense[split], y1: 100 * run.dense[split],
     line: { color: styleOf(number).colour, width: 1.2, dash: "dot" },
@@ -39,7 +39,7 @@ function floorLine() {
 
 function drawCurve() {
   const run = runNow();
-  if (!run.points.length) { say_instead("curve", "This run has no points yet."); return; }
+  if (!run.points.length) { sayInstead("curve", "This run has no points yet."); return; }
   const others = data.runs.flatMap((other, number) => (number === picked.run ? [] : [otherTrace(other, number)]));
   const traces = [...others, splitTrace(run, "validation", 0, "validation"), splitTrace(run, "test", 1, "test")];
   for (const [name, title, number] of [["validation_W", "validation of W", 2], ["validation_F", "validation of F", 3]]) {
@@ -55,7 +55,7 @@ function drawCurve() {
   }
   const shown = span([...run.points.flatMap((p) => [hundred(p.validation), hundred(p.test)]), hundred(run.dense.validation), hundred(run.dense.test)]);
   byId("cut").textContent = shown.hidden ? `Accuracies below ${shown.low.toFixed(0)} % lie off the figure; a double click on it shows them.` : "";
-  const annotations = run.dense.test === null ? [] : [{
+  const annotations = run.dense.test == null ? [] : [{
     xref: "paper", x: 0.005, xanchor: "left", y: 100 * Math.max(run.dense.test, run.dense.validation ?? 0), yanchor: "bottom",
     text: "dotted: dense reference", showarrow: false, font: { size: 11, color: colour("soft") },
   }];

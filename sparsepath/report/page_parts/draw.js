@@ -44,7 +44,7 @@ function layout(more) {
 // A network that has collapsed would press all others into one line: what lies far below is cut off.
 const REACH = 15;
 function span(accuracies) {
-  const known = accuracies.filter((x) => x !== null && x !== undefined);
+  const known = accuracies.filter((x) => x != null && x !== undefined);
   const high = Math.max(...known), low = Math.max(Math.min(...known), high - REACH), edge = 0.06 * (high - low || 1);
   return { low, range: [low - edge, high + edge], hidden: known.filter((x) => x < low - edge).length };
 }
@@ -55,10 +55,12 @@ function draw(id, traces, shape) {
     displayModeBar: innerWidth >= 600, modeBarButtons: [["toImage", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: `sparsepath-${id}` },
   };
+  byId(id).style.minHeight = "";
+  for (const sentence of byId(id).querySelectorAll(":scope > .hint")) sentence.remove();
   return Plotly.react(byId(id), traces, layout(shape), settings);
 }
 
-const say_instead = (id, sentence) => {
+const sayInstead = (id, sentence) => {
   Plotly.purge(byId(id));
   byId(id).replaceChildren(element("p", { class: "hint" }, sentence));
   byId(id).style.minHeight = "0";

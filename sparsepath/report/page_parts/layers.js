@@ -4,7 +4,7 @@ const MOST_BARS = 8;
 
 function drawBars() {
   const run = runNow(), names = Object.keys(run.layers);
-  if (!run.points.length || !names.length) { say_instead("bars", "There are no points yet."); return; }
+  if (!run.points.length || !names.length) { sayInstead("bars", "There are no points yet."); return; }
   const numbers = run.points.map((p) => String(p.number));
   const share = (point, name) => say2(point.layers[name], (zero) => (100 * zero) / run.layers[name]);
   const place = numbers.indexOf(String(picked.point));
@@ -46,7 +46,7 @@ function drawMap() {
   if (!packed) {
     byId("map-said").textContent = "";
     const why = data.maps_fit ? "There are no weights of this point to draw from." : "There is no room here for the maps of so many blocks: make a page of fewer runs.";
-    say_instead("map", why);
+    sayInstead("map", why);
     return;
   }
   const grid = cells(map, packed), whole = map.tile[0] * map.tile[1] === 1, kernels = run.blocks_word === "kernels" && map.columns > 1 && map.count === map.rows * map.columns;

@@ -1,6 +1,6 @@
 // Picking: by click, by keys, by the least accuracy, by the table; everything follows.
 const close = 1e-9;
-const judged = data.runs.flatMap((run, number) => run.points.filter((p) => p.validation !== null && p.zero_blocks !== null).map((point) => ({ number, point })));
+const judged = data.runs.flatMap((run, number) => run.points.filter((p) => p.validation != null && p.zero_blocks != null).map((point) => ({ number, point })));
 
 function pick(run, point, { keepFloor = false } = {}) {
   if (run !== picked.run) { picked.run = run; byId("run").value = String(run); listLayers(); }
@@ -41,11 +41,11 @@ function floorMoved() {
 function prepareFloor() {
   const slider = byId("floor"), reached = judged.map(({ point }) => 100 * point.validation);
   if (!reached.length) { slider.disabled = true; byId("floor-said").textContent = "no points yet"; return; }
-  const dense = data.runs.flatMap((run) => (run.dense.validation === null ? [] : [100 * run.dense.validation]));
+  const dense = data.runs.flatMap((run) => (run.dense.validation == null ? [] : [100 * run.dense.validation]));
   const down = (x) => Math.floor(x * 100 + 1e-6) / 100;
   slider.min = String(down(span([...reached, ...dense]).low));
   slider.max = String(down(Math.max(...reached, ...dense) + 0.01));
-  const run = runNow(), floor = run.dense.validation === null ? Math.min(...reached) : 100 * (run.dense.validation - (run.tolerance ?? 0));
+  const run = runNow(), floor = run.dense.validation == null ? Math.min(...reached) : 100 * (run.dense.validation - (run.tolerance ?? 0));
   slider.value = remembered().floor ?? String(down(floor));
   sayFloor();
   slider.addEventListener("input", floorMoved);

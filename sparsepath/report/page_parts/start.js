@@ -17,7 +17,7 @@ const runNow = () => data.runs[picked.run];
 const pointNow = () => runNow().points.find((point) => point.number === picked.point) || null;
 
 const MISSING = "-";
-const say = (value, words) => (value === null || value === undefined ? MISSING : words(value));
+const say = (value, words) => (value == null ? MISSING : words(value));
 const percent = (share) => say(share, (x) => `${(100 * x).toFixed(2)} %`);
 const count = (number) => say(number, (x) => x.toLocaleString("en-US"));
 const times = (factor) => say(factor, (x) => `${x.toFixed(2)}x`);

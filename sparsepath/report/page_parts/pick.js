@@ -24,7 +24,11 @@ function bestFor(floor) {
   return good.reduce((best, next) => (!best || next.point.zero_blocks > best.point.zero_blocks ? next : best), null);
 }
 
-function sayFloor() { byId("floor-said").textContent = `${Number(byId("floor").value).toFixed(2)} % in validation`; }
+function sayFloor() {
+  const said = `${Number(byId("floor").value).toFixed(2)} % in validation`;
+  byId("floor-said").textContent = said;
+  byId("floor").setAttribute("aria-valuetext", said);
+}
 
 function floorMoved() {
   sayFloor();

@@ -7,12 +7,12 @@ function drawConvergence() {
   const about = rows.map((row) => `point ${row.point}, iteration ${row.k}, mu ${brief(row.mu)}`);
   const positive = (value) => (value > 0 ? value : null);
   const line = (name, title, number, axisName) => ({
-    name: title, x, y: rows.map((row) => (axisName ? row[name] : positive(row[name]))), text: about, yaxis: axisName || "y", mode: "lines+markers",
+    name: title, x, y: rows.map((row) => positive(row[name])), text: about, yaxis: axisName || "y", mode: "lines+markers",
     line: { color: styleOf(number).colour, dash: dashes[number], width: 2 }, marker: { color: styleOf(number).colour, symbol: symbols[number], size: 7 },
     customdata: rows.map((row) => [picked.run, row.point]), hovertemplate: `%{text}: %{y:.4g}<extra>${title}</extra>`,
   });
   const traces = [line("primal", "primal ||W - F||", 0), line("dual", "dual ||F - F before||", 1)];
-  if (hasLoss) traces.push(line("loss", "training loss", 2, "y2"));
+  if (hasLoss) traces.push(line("loss", "loss, with the pull to F", 2, "y2"));
   const starts = run.points.map((point) => ({ number: point.number, mu: point.mu, at: rows.findIndex((row) => row.point === point.number) + 0.5 })).filter((s) => s.at > 0);
   const shapes = starts.map((s) => ({ type: "line", x0: s.at, x1: s.at, yref: "paper", y0: 0, y1: 1, line: { color: colour("soft"), width: s.number === picked.point ? 2.5 : 0.8 } }));
   if (run.epsilon > 0) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: run.epsilon, y1: run.epsilon, line: { color: colour("ink"), width: 1, dash: "dot" } });
@@ -28,7 +28,7 @@ function drawConvergence() {
     legend: { orientation: "h", x: 0, y: -0.14, yanchor: "top" },
     xaxis: axis("iteration of the path", { showgrid: false, anchor: hasLoss ? "y2" : "y" }),
     yaxis: axis("residual", { type: "log", dtick: 1, domain: hasLoss ? [0.42, 1] : [0, 1], exponentformat: "power" }),
-    ...(hasLoss ? { yaxis2: axis("loss", { domain: [0, 0.35], rangemode: "tozero" }) } : {}),
+    ...(hasLoss ? { yaxis2: axis("loss", { domain: [0, 0.35], type: "log", dtick: 1, exponentformat: "power" }) } : {}),
     shapes, annotations,
   });
   onClick("residuals");

@@ -2,6 +2,8 @@
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const views = [];
+const PAPER = 680; // pixels that fit the width of a sheet, which a figure cannot find out by itself
+let printing = false;
 let chosenTheme = null;
 try { chosenTheme = localStorage.getItem("sparsepath theme"); } catch { /* may be denied */ }
 
@@ -38,6 +40,7 @@ function layout(more) {
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
     ...more,
+    ...(printing ? { width: PAPER, height: Math.min(more.height, 360), autosize: false } : { autosize: true }),
   };
 }
 
@@ -75,6 +78,6 @@ byId("theme").addEventListener("click", () => {
   redraw();
 });
 dark.addEventListener("change", () => { setTheme(themeNow()); redraw(); });
-addEventListener("beforeprint", () => { setTheme("light"); redraw(); });
-addEventListener("afterprint", () => { setTheme(themeNow()); redraw(); });
+addEventListener("beforeprint", () => { printing = true; setTheme("light"); redraw(); });
+addEventListener("afterprint", () => { printing = false; setTheme(themeNow()); redraw(); });
 setTheme(themeNow());

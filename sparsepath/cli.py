@@ -207,7 +207,11 @@ def report(
         typer.Option("--format", help="text, markdown, latex, csv, json (every figure) or html."),
     ] = "text",
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG file.")
+        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG or SVG.")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Also draw every view into this folder, as PNG and SVG."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -220,13 +224,15 @@ def report(
         from sparsepath.report.figures import curve
         from sparsepath.report.formats import FORMATS
         from sparsepath.report.page import NAME, write_page
+        from sparsepath.report.pictures import write_pictures
         from sparsepath.report.reading import read_run
 
         if layout not in (*FORMATS, "html"):
             known = ", ".join((*FORMATS, "html"))
             raise BadInput(f"There is no format {layout!r}; choose one of {known}.")
-        if figure is not None and len(folders) > 1:
-            raise BadInput(f"--figure draws one run, not {len(folders)}: give one folder.")
+        if (figure or figures) and len(folders) > 1:
+            option = "--figure draws" if figure else "--figures draws"
+            raise BadInput(f"{option} one run, not {len(folders)}: give one folder.")
         records = [read_run(folder) for folder in folders]
         if layout == "html":
             place = out or folders[0] / NAME
@@ -236,6 +242,8 @@ def report(
             _say(FORMATS[layout](records))
         if figure is not None:
             curve(records[0], figure)
+        if figures is not None:
+            write_pictures(records[0], figures)
 
 
 def _has(command: str) -> bool:

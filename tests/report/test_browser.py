@@ -3,12 +3,15 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from browser import browsing, load, prefer
 from tiny import tiny_data, tiny_settings
 
 from sparsepath.lab.runs import execute
+from sparsepath.report import page as page_module
 from sparsepath.report.losses import LossLog
+from sparsepath.report.maps import BlockMap
 from sparsepath.report.page import write_page
 
 pytest.importorskip("plotly", reason="plotly is not installed")
@@ -283,6 +286,29 @@ def test_several_runs_are_compared_and_a_name_is_only_a_name(chromium, folder, r
     assert chromium.execute_script("return document.getElementById('run').value") == "2"
     assert text(chromium, "#card h3").startswith("Point 2 of 4")
     assert text(chromium, "#map").startswith("There are no weights")
+    opened = "return [...document.querySelectorAll('details.table')].map((table) => table.open)"
+    assert chromium.execute_script(opened) == [False, False, True]
+
+
+def test_a_layer_of_a_hundred_thousand_blocks_is_drawn(chromium, results, tmp_path, monkeypatch):
+    layer, count = next(iter(results["dense"]["blocks"])), 100_000
+    whole = json.loads(json.dumps(results))
+    for row in (whole["dense"], *(point["sparsity"] for point in whole["points"])):
+        row["blocks"][layer] = count
+    alive = np.arange(count) % 7 == 0
+    map_ = BlockMap(313, 320, count, {str(number): alive for number in range(1, 5)})
+    monkeypatch.setattr(page_module, "block_maps", lambda folder, record: {layer: map_})
+    (tmp_path / "results.json").write_text(json.dumps(whole))
+    write_page([tmp_path], tmp_path / "report.html")
+    complaints(chromium)
+    load(chromium, tmp_path / "report.html")
+    assert complaints(chromium) == []
+    assert chromium.execute_script("return document.getElementById('layer').value") == layer
+    cells = chromium.execute_script("return document.getElementById('map').data[0].z")
+    assert (len(cells), len(cells[0])) == (313, 320)
+    flat = [cell for row in cells for cell in row]
+    assert flat[:count] == alive.astype(int).tolist()
+    assert set(flat[count:]) == {None}
 
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["no points", "one point"])

@@ -54,11 +54,15 @@ function drawCurve() {
     });
   }
   const shown = span([...run.points.flatMap((p) => [hundred(p.validation), hundred(p.test)]), hundred(run.dense.validation), hundred(run.dense.test)]);
-  byId("cut").textContent = shown.hidden ? `Accuracies below ${shown.low.toFixed(0)} % lie off the figure; a double click on it shows them.` : "";
+  byId("cut").textContent = cutOff(shown);
   const annotations = run.dense.test == null ? [] : [{
     xref: "paper", x: 0.005, xanchor: "left", y: 100 * Math.max(run.dense.test, run.dense.validation ?? 0), yanchor: "bottom",
     text: "dotted: dense reference", showarrow: false, font: { size: 11, color: colour("soft") },
   }];
+  annotations.push({
+    xref: "paper", x: 0.005, xanchor: "left", y: Number(byId("floor").value), yanchor: "top",
+    text: "least I accept", showarrow: false, font: { size: 11, color: colour("soft") },
+  });
   const titles = { zero_blocks: "zero blocks (%)", zero_of_model: "zero weights of the model (%)", macs_speedup: "times fewer MACs" };
   const said = run.points.map((p) => `point ${p.number}, ${percent(p.zero_blocks)} zero blocks, test ${percent(p.test)}`).join("; ");
   byId("curve").setAttribute("aria-label", `Accuracy along the path of ${run.name}: ${said}`);

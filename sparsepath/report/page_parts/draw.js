@@ -52,6 +52,8 @@ function span(accuracies) {
   return { low, range: [low - edge, high + edge], hidden: known.filter((x) => x < low - edge).length };
 }
 
+const cutOff = (shown) => (shown.hidden ? `Accuracies below ${shown.low.toFixed(0)} % lie off the figure; a double click on it shows them.` : "");
+
 function draw(id, traces, shape) {
   const settings = {
     responsive: true, displaylogo: false, showTips: false,

@@ -3,7 +3,7 @@ const close = 1e-9;
 const judged = data.runs.flatMap((run, number) => run.points.filter((p) => p.validation != null && p.zero_blocks != null).map((point) => ({ number, point })));
 
 function pick(run, point, { keepFloor = false } = {}) {
-  if (run !== picked.run) { picked.run = run; byId("run").value = String(run); listLayers(); }
+  if (run !== picked.run) { picked.run = run; byId("run").value = String(run); listLayers(); openTable(); }
   const numbers = runNow().points.map((p) => p.number);
   const wanted = point ?? runNow().chosen ?? numbers[0];
   picked.point = numbers.includes(wanted) ? wanted : numbers[0] ?? null;
@@ -17,6 +17,10 @@ function pick(run, point, { keepFloor = false } = {}) {
   if (!keepFloor) byId("best").textContent = "";
   remember({ run: picked.run, point: picked.point });
   redraw();
+}
+
+function openTable() {
+  for (const table of document.querySelectorAll("details.table")) table.open = table.dataset.run === String(picked.run);
 }
 
 function bestFor(floor) {

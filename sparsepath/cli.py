@@ -200,7 +200,10 @@ def path(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
 @app.command()
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="The folders of one run or several.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, or JSON records of reproduced paths."
+        ),
     ],
     layout: Annotated[
         str,
@@ -235,7 +238,8 @@ def report(
             raise BadInput(f"{option} one run, not {len(folders)}: give one folder.")
         records = [read_run(folder) for folder in folders]
         if layout == "html":
-            place = out or folders[0] / NAME
+            first = folders[0]
+            place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
             write_page(folders, place, deploy=_has("deploy"))
             _say(f"Written to {place}.")
         else:

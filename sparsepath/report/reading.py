@@ -7,14 +7,16 @@ from typing import Any
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record, gather
 from sparsepath.report.tables import finite
+from sparsepath.report.walked import as_run, is_walk
+from sparsepath.storage import read_json
 
 NEEDED = ("network", "data", "penalty", "blocks", "seed", "points", "tolerance")
 
 
 def read_run(folder: Path) -> Record:
-    """All figures of a run, finished or not; a figure that is no number is None."""
+    """All figures of a run, or of a walk's JSON file; a figure that is no number is None."""
     try:
-        record: Record = plain(gather(folder))
+        record: Record = plain(_walked(folder) if folder.is_file() else gather(folder))
         _check(record)
     except (KeyError, TypeError, AttributeError) as error:
         raise BadInput(
@@ -22,6 +24,13 @@ def read_run(folder: Path) -> Record:
             "restore them, or delete what is damaged and run it again."
         ) from error
     return record
+
+
+def _walked(file: Path) -> Record:
+    walk = read_json(file)
+    if not is_walk(walk):
+        raise BadInput(f"{str(file)!r} is not the record of a path: give that, or a run's folder.")
+    return as_run(walk, file.stem)
 
 
 def _check(record: Record) -> None:

@@ -66,8 +66,15 @@ def _run(source: Source, *, deploy: bool) -> dict[str, Any]:
         "layers": dict(dense.get("blocks") or {}),
         "dense": {**_figures(dense), "kept": finite(dense.get("parameters")), **_bytes(dense, 0.0)},
         "points": [_known(_point(source, point, dense=dense)) for point in record["points"]],
-        "commands": commands(source, deploy=deploy),
+        "commands": {} if source.folder.is_file() else commands(source, deploy=deploy),
+        "judged_by": _judge(record["points"]),
     }
+
+
+def _judge(points: Sequence[Record]) -> str:
+    """The split by which points are chosen: the test only where there is no validation at all."""
+    known = any(finite(point.get("validation")) is not None for point in points)
+    return "validation" if known or not points else "test"
 
 
 def _figures(row: Record) -> dict[str, float | None]:

@@ -7,7 +7,7 @@ function drawConvergence() {
   const about = rows.map((row) => `point ${row.point}, iteration ${row.k}, mu ${brief(row.mu)}`);
   const positive = (value) => (value > 0 ? value : null);
   const line = (name, title, number, axisName) => ({
-    name: title, x, y: rows.map((row) => positive(row[name])), text: about, yaxis: axisName || "y", mode: "lines+markers",
+    name: title, x, y: rows.map((row) => positive(row[name])), text: about, yaxis: axisName || "y", mode: rows.length > 60 ? "lines" : "lines+markers",
     line: { color: styleOf(number).colour, dash: dashes[number], width: 2 }, marker: { color: styleOf(number).colour, symbol: symbols[number], size: 7 },
     customdata: rows.map((row) => [picked.run, row.point]), hovertemplate: `%{text}: %{y:.4g}<extra>${title}</extra>`,
   });

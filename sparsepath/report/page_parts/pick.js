@@ -1,6 +1,7 @@
 // Picking: by click, by keys, by the least accuracy, by the table; everything follows.
 const close = 1e-9;
-const judged = data.runs.flatMap((run, number) => run.points.filter((p) => p.validation != null && p.zero_blocks != null).map((point) => ({ number, point })));
+const splits = [...new Set(data.runs.map((run) => (run.judged_by === "test" ? "the test" : run.judged_by)))];
+const judged = data.runs.flatMap((run, number) => run.points.filter((p) => p[run.judged_by] != null && p.zero_blocks != null).map((point) => ({ number, point, accuracy: 100 * point[run.judged_by] })));
 
 function pick(run, point, { keepFloor = false } = {}) {
   if (run !== picked.run) { picked.run = run; byId("run").value = String(run); listLayers(); openTable(); }
@@ -24,12 +25,12 @@ function openTable() {
 }
 
 function bestFor(floor) {
-  const good = judged.filter(({ point }) => 100 * point.validation >= floor - close);
+  const good = judged.filter(({ accuracy }) => accuracy >= floor - close);
   return good.reduce((best, next) => (!best || next.point.zero_blocks > best.point.zero_blocks ? next : best), null);
 }
 
 function sayFloor() {
-  const said = `${Number(byId("floor").value).toFixed(2)} % in validation`;
+  const said = `${Number(byId("floor").value).toFixed(2)} % in ${splits.join(" or ")}`;
   byId("floor-said").textContent = said;
   byId("floor").setAttribute("aria-valuetext", said);
 }
@@ -47,13 +48,13 @@ function floorMoved() {
 }
 
 function prepareFloor() {
-  const slider = byId("floor"), reached = judged.map(({ point }) => 100 * point.validation);
+  const slider = byId("floor"), reached = judged.map(({ accuracy }) => accuracy);
   if (!reached.length) { slider.disabled = true; byId("floor-said").textContent = "no points yet"; return; }
-  const dense = data.runs.flatMap((run) => (run.dense.validation == null ? [] : [100 * run.dense.validation]));
+  const dense = data.runs.flatMap((run) => hundred(run.dense[run.judged_by]) ?? []);
   const down = (x) => Math.floor(x * 100 + 1e-6) / 100;
   slider.min = String(down(span([...reached, ...dense]).low));
   slider.max = String(down(Math.max(...reached, ...dense) + 0.01));
-  const run = runNow(), floor = run.dense.validation == null ? Math.min(...reached) : 100 * (run.dense.validation - (run.tolerance ?? 0));
+  const run = runNow(), own = run.dense[run.judged_by], floor = own == null ? Math.min(...reached) : 100 * (own - (run.tolerance ?? 0));
   slider.value = remembered().floor ?? String(down(floor));
   sayFloor();
   slider.addEventListener("input", floorMoved);

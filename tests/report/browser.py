@@ -44,5 +44,10 @@ def prefer(opened: object, theme: str) -> None:
 
 
 def load(opened: object, page: Path) -> None:
-    """Open a page from disk."""
+    """Open a page from disk, and wait until its script has filled the card."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    opened.get("about:blank")  # or the page that is open already could be taken for the new one
     opened.get(page.resolve().as_uri())
+    filled = "return document.querySelector('#card')?.childElementCount > 0"
+    WebDriverWait(opened, 30).until(lambda opened: opened.execute_script(filled))

@@ -312,6 +312,20 @@ def test_a_layer_of_a_hundred_thousand_blocks_is_drawn(chromium, results, tmp_pa
     assert set(flat[count:]) == {None}
 
 
+def test_a_run_whose_figures_are_missing_is_shown_with_gaps(chromium, results, tmp_path):
+    bare = [{"index": 0}, {"index": 1, "test": float("nan"), "sparsity": None, "macs": {}}]
+    torn = {**results, "points": bare, "dense": {"validation": None}, "chosen": 1}
+    (tmp_path / "results.json").write_text(json.dumps(torn))
+    write_page([tmp_path], tmp_path / "report.html")
+    complaints(chromium)
+    load(chromium, tmp_path / "report.html")
+    assert complaints(chromium) == []
+    assert text(chromium, "#card h3").startswith("Point 2 of 2")
+    assert shown(chromium, "test") == "-"
+    assert "NaN" not in text(chromium, "main")
+    assert "undefined" not in text(chromium, "main")
+
+
 @pytest.mark.parametrize("kept", [0, 1], ids=["no points", "one point"])
 def test_an_unfinished_run_is_shown_as_far_as_it_is(chromium, results, tmp_path, kept):
     points = results["points"][:kept]

@@ -47,7 +47,8 @@ function layout(more) {
 // A network that has collapsed would press all others into one line: what lies far below is cut off.
 const REACH = 15;
 function span(accuracies) {
-  const known = accuracies.filter((x) => x != null && x !== undefined);
+  const known = accuracies.filter((x) => x != null);
+  if (!known.length) return { low: 0, range: [0, 100], hidden: 0 };
   const high = Math.max(...known), low = Math.max(Math.min(...known), high - REACH), edge = 0.06 * (high - low || 1);
   return { low, range: [low - edge, high + edge], hidden: known.filter((x) => x < low - edge).length };
 }

@@ -16,7 +16,7 @@ function drawConvergence() {
   const starts = run.points.map((point) => ({ number: point.number, mu: point.mu, at: rows.findIndex((row) => row.point === point.number) + 0.5 })).filter((s) => s.at > 0);
   const shapes = starts.map((s) => ({ type: "line", x0: s.at, x1: s.at, yref: "paper", y0: 0, y1: 1, line: { color: colour("soft"), width: s.number === picked.point ? 2.5 : 0.8 } }));
   if (run.epsilon > 0) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: run.epsilon, y1: run.epsilon, line: { color: colour("ink"), width: 1, dash: "dot" } });
-  const every = Math.ceil(starts.length / (byId("residuals").clientWidth < 600 ? 6 : 20));
+  const every = Math.ceil((100 * starts.length) / Math.max(100, byId("residuals").clientWidth));
   const annotations = starts.filter((_, n) => n % every === 0).map((s) => ({
     x: s.at, xanchor: "left", yref: "paper", y: 1, yanchor: "bottom", text: `mu ${brief(s.mu)}`, showarrow: false, font: { size: 10, color: colour("soft") },
   }));

@@ -55,7 +55,8 @@ function drawMap() {
   const sentence = `${name} at point ${point.number}: ${count(total - zero)} of ${count(total)} blocks live, ${count(zero)} are zero.${unit}`;
   byId("map-said").textContent = sentence;
   byId("map").setAttribute("aria-label", sentence);
-  const [down, right] = kernels ? ["output i", "input j"] : ["row of blocks", "column of blocks"];
+  const things = whole ? "blocks" : "tiles";
+  const [down, right] = kernels && whole ? ["output i", "input j"] : [`row of ${things}`, `column of ${things}`];
   const scale = whole ? [[0, colour("zero")], [1, colour("c0")]] : "Cividis";
   const gap = grid.length * grid[0].length <= 5000 ? 1 : 0;
   const turned = grid.length > grid[0].length;

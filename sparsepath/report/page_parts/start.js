@@ -1,7 +1,7 @@
 // What everything else uses: the figures, what is picked, words for numbers.
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const memory = `sparsepath ${document.title}`;
+const memory = `sparsepath ${location.pathname} ${document.title}`; // pages from disk share one store
 
 function remembered() {
   try { return JSON.parse(sessionStorage.getItem(memory)) || {}; } catch { return {}; }

@@ -111,6 +111,15 @@ def test_report_draws_a_figure(finished, tmp_path):
     assert (tmp_path / "c.png").exists()
 
 
+def test_report_draws_every_view_into_a_folder(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = call("report", str(finished[0]), "--figures", str(tmp_path / "figures"))
+    assert result.exit_code == 0
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+    said = refused("report", *2 * [str(finished[0])], "--figures", str(tmp_path / "none"))
+    assert "--figures draws one run, not 2" in said
+
+
 def test_report_takes_several_runs(finished):
     folder = str(finished[0])
     result = call("report", folder, folder, "--format", "json")

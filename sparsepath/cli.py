@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console(highlight=False)
-Act = Callable[[Settings, Path], None]
+Act = Callable[[Settings, Path, Path | None], None]
 AGAIN = "Stopped; run the same command again to go on from here."
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -75,6 +75,7 @@ def _options() -> Iterator[inspect.Parameter]:
     shared = {
         "settings": (Path, "TOML file with any of these settings; options given here come first"),
         "out": (Path, "the run's folder (default: runs/ and a name made from the settings)"),
+        "tensorboard": (Path, "also log losses, residuals and points into this folder"),
     }
     for name, (kind, says) in shared.items():
         yield _option(name, kind, typer.Option(f"--{name}", help=says))
@@ -107,13 +108,14 @@ def _option(name: str, kind: type, info: object) -> inspect.Parameter:
 
 
 def _command(act: Act) -> Act:
-    """Make a command of a function of settings and folder: all settings become its options."""
+    """Make a command of a function of settings and folders: all settings become its options."""
 
     def command(**given: Any) -> None:
-        settings_file, out, debug = (given.pop(name) for name in ("settings", "out", "debug"))
+        shared = ("settings", "out", "tensorboard", "debug")
+        settings_file, out, board, debug = (given.pop(name) for name in shared)
         with _sentences(debug, stopped=AGAIN):
             settings, place = _settings(settings_file, given)
-            act(settings, out or place or Path("runs", settings.name))
+            act(settings, out or place or Path("runs", settings.name), board)
 
     paragraphs = (inspect.getdoc(act) or "").split("\n\n")
     command.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -129,20 +131,38 @@ def _settings(file: Path | None, given: Mapping[str, object]) -> tuple[Settings,
     return from_mapping(values, "The command line"), out
 
 
+def _execute(
+    settings: Settings, folder: Path, board: Path | None, *, dense_only: bool = False
+) -> dict[str, Any]:
+    """Do a run, watched by the live line, the page, and TensorBoard where that is asked for."""
+    from sparsepath.lab.bench import Watches
+    from sparsepath.lab.runs import execute
+    from sparsepath.report.board import Board
+    from sparsepath.report.live import live
+    from sparsepath.report.losses import LossLog
+    from sparsepath.report.page import PageWatch
+
+    boards = [] if board is None else [Board(board)]
+    with live(console, points=settings.points) as shown:
+        page = PageWatch(_say, deploy=_has("deploy"))
+        watch = Watches(shown, LossLog(), page, *boards)
+        record = execute(settings, folder, watch=watch, dense_only=dense_only)
+        page.write(folder)
+    return record
+
+
 @_command
-def run(settings: Settings, folder: Path) -> None:
+def run(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
     """Train a dense reference, walk the path from it, and show what was found.
 
     Without options this is the main job: the embedded digits, a small network, the l0 path over
     kernels. Run it again after a stop, and it goes on where it was.
     """
-    from sparsepath.lab.runs import execute
     from sparsepath.report.figures import curve
-    from sparsepath.report.live import live
+    from sparsepath.report.page import NAME
     from sparsepath.report.tables import as_text
 
-    with live(console, points=settings.points) as watch:
-        record = execute(settings, folder, watch=watch)
+    record = _execute(settings, folder, tensorboard)
     _say(f"\n{as_text(record)}\n")
     try:
         curve(record, folder / "curve.png")
@@ -154,22 +174,19 @@ def run(settings: Settings, folder: Path) -> None:
         if record["chosen"] is None
         else f", that point in points/{record['chosen'] + 1:02d}.safetensors"
     )
-    _say(f"Written to {folder}: all figures in results.json{weights}{drawn}.")
+    page = f", the page in {NAME}" if (folder / NAME).exists() else ""
+    _say(f"Written to {folder}: all figures in results.json{weights}{drawn}{page}.")
 
 
 @_command
-def train(settings: Settings, folder: Path) -> None:
+def train(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
     """Train the dense reference alone; `run` with the same options goes on from it."""
-    from sparsepath.lab.runs import execute
-    from sparsepath.report.live import live
-
-    with live(console, points=settings.points) as watch:
-        execute(settings, folder, watch=watch, dense_only=True)
+    _execute(settings, folder, tensorboard, dense_only=True)
     _say(f"Written to {folder / 'dense.safetensors'}.")
 
 
 @_command
-def path(settings: Settings, folder: Path) -> None:
+def path(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
     """Walk the path from trained weights of one of the networks: --from CHECKPOINT.
 
     The checkpoint is a safetensors file, or a torch file of plain weights (a state_dict), of the
@@ -177,32 +194,82 @@ def path(settings: Settings, folder: Path) -> None:
     """
     if settings.checkpoint is None:
         raise BadInput("`sparsepath path` needs the weights to start from: give --from CHECKPOINT.")
-    run(settings, folder)
+    run(settings, folder, tensorboard)
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, or JSON records of reproduced paths."
+        ),
+    ],
     layout: Annotated[
-        str, typer.Option("--format", help="text, markdown or json (every figure).")
+        str,
+        typer.Option("--format", help="text, markdown, latex, csv, json (every figure) or html."),
     ] = "text",
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG file.")
+        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG or SVG.")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Also draw every view into this folder, as PNG and SVG."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where html goes (default: report.html in the first run)."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show the table of a run, finished or not."""
+    """Show runs, finished or not, as tables or as a page that compares them."""
     with _sentences(debug):
-        from sparsepath.lab.folders import gather
         from sparsepath.report.figures import curve
-        from sparsepath.report.tables import FORMATS
+        from sparsepath.report.formats import FORMATS
+        from sparsepath.report.page import NAME, write_page
+        from sparsepath.report.pictures import write_pictures
+        from sparsepath.report.reading import read_run
 
-        if layout not in FORMATS:
-            raise BadInput(f"There is no format {layout!r}; choose one of {', '.join(FORMATS)}.")
-        record = gather(folder)
-        _say(FORMATS[layout](record))
+        if layout not in (*FORMATS, "html"):
+            known = ", ".join((*FORMATS, "html"))
+            raise BadInput(f"There is no format {layout!r}; choose one of {known}.")
+        if (figure or figures) and len(folders) > 1:
+            option = "--figure draws" if figure else "--figures draws"
+            raise BadInput(f"{option} one run, not {len(folders)}: give one folder.")
+        records = [read_run(folder) for folder in folders]
+        if layout == "html":
+            first = folders[0]
+            place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
+            write_page(folders, place, deploy=_has("deploy"))
+            _say(f"Written to {place}.")
+        else:
+            _say(FORMATS[layout](records))
         if figure is not None:
-            curve(record, figure)
+            curve(records[0], figure)
+        if figures is not None:
+            write_pictures(records[0], figures)
+
+
+def _has(command: str) -> bool:
+    """Whether this command line has such a command, which the page may then advise."""
+    return any(
+        (known.name or getattr(known.callback, "__name__", "")) == command
+        for known in app.registered_commands
+    )
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    debug: Debug = False,
+) -> None:
+    """Show one run in the terminal: its table and its curve."""
+    with _sentences(debug):
+        from sparsepath.report.reading import read_run
+        from sparsepath.report.terminal import marks_for
+        from sparsepath.report.terminal import show as shown
+
+        _say(shown(read_run(folder), marks=marks_for(console.encoding)))
 
 
 @app.command()
@@ -210,19 +277,24 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"),
     debug: Debug = False,
 ) -> None:
-    """List the runs in a folder and how far each has come."""
+    """List the runs in a folder with their best figures and how far each has come."""
     with _sentences(debug):
-        from sparsepath.lab.folders import gather, sorted_runs
-        from sparsepath.report.tables import heading
+        from sparsepath.lab.folders import sorted_runs
+        from sparsepath.report.overview import overview
+        from sparsepath.report.reading import read_run
 
         found = sorted_runs(folder)
         if not found:
             raise BadInput(f"There are no runs in {str(folder)!r}.")
+        records, damaged = [], []
         for run_folder in found:
             try:
-                _say(heading(gather(run_folder)))
+                records.append(read_run(run_folder))
             except BadInput as error:  # one damaged run must not hide the others
-                _say(f"{run_folder.name}: {error}")
+                damaged.append(f"{run_folder.name}: {error}")
+        table = overview(records)
+        parts = [table.text(), table.note] if records else []
+        _say("\n\n".join([*parts, *damaged]))
 
 
 @app.command()

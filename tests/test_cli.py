@@ -1,5 +1,7 @@
 """The command line: exit codes, sentences, and no torch before it is needed."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -19,6 +21,8 @@ from sparsepath import __version__
 from sparsepath.cli import app
 from sparsepath.lab.settings import Settings, toml
 from sparsepath.storage import read_tensors, write_tensors
+
+STAGES = ("iteration 1", "iteration 2", "fine-tune")
 
 
 @pytest.fixture(scope="session")
@@ -88,12 +92,16 @@ def test_path_without_a_checkpoint_is_refused(data):
     assert "give --from CHECKPOINT" in refused("path", *tiny_options(data))
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv", "json"])
 def test_report_shows_a_run(finished, form):
     result = call("report", str(finished[0]), "--format", form)
     assert result.exit_code == 0
+    results = json.loads((finished[0] / "results.json").read_text())
     if form == "json":
-        assert json.loads(result.stdout) == json.loads((finished[0] / "results.json").read_text())
+        assert json.loads(result.stdout) == results
+    elif form == "csv":
+        rows = list(csv.DictReader(io.StringIO(result.stdout)))
+        assert [float(row["test"]) for row in rows[1:]] == [p["test"] for p in results["points"]]
     else:
         assert "digit-net on" in result.stdout
 
@@ -101,6 +109,77 @@ def test_report_shows_a_run(finished, form):
 def test_report_draws_a_figure(finished, tmp_path):
     assert call("report", str(finished[0]), "--figure", str(tmp_path / "c.png")).exit_code == 0
     assert (tmp_path / "c.png").exists()
+
+
+def test_report_draws_every_view_into_a_folder(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = call("report", str(finished[0]), "--figures", str(tmp_path / "figures"))
+    assert result.exit_code == 0
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+    said = refused("report", *2 * [str(finished[0])], "--figures", str(tmp_path / "none"))
+    assert "--figures draws one run, not 2" in said
+
+
+def test_report_takes_several_runs(finished):
+    folder = str(finished[0])
+    result = call("report", folder, folder, "--format", "json")
+    assert [record["name"] for record in json.loads(result.stdout)] == ["run", "run"]
+    assert "--figure draws one run, not 2" in refused("report", folder, folder, "--figure", "c.png")
+
+
+def test_report_writes_a_page(finished, tmp_path):
+    pytest.importorskip("plotly")
+    place = tmp_path / "page.html"
+    result = call("report", str(finished[0]), "--format", "html", "--out", str(place))
+    assert result.exit_code == 0
+    assert result.stdout == f"Written to {place}.\n"
+    assert place.read_text().startswith("<!doctype html>")
+
+
+def test_run_writes_the_page_and_says_where(finished):
+    pytest.importorskip("plotly")
+    folder, printed = finished
+    assert (folder / "report.html").exists()
+    assert "the page in report.html" in printed
+    losses = json.loads((folder / "losses.json").read_text())
+    assert list(losses) == [
+        "dense reference",
+        *(f"point {k}, {what}" for k in (1, 2) for what in STAGES),
+    ]
+
+
+def test_a_run_without_plotly_goes_on_and_says_so_once(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    result = call("run", *tiny_options(data), "--out", str(tmp_path / "run"))
+    assert result.exit_code == 0
+    said = "No report.html: The page needs plotly and jinja2: pip install 'sparsepath[report]'."
+    assert result.stdout.splitlines().count(said) == 1
+    assert "the page in" not in result.stdout
+    assert "needs plotly" in refused("report", str(tmp_path / "run"), "--format", "html")
+
+
+def test_tensorboard_gets_what_the_live_line_shows(data, finished, tmp_path):
+    pytest.importorskip("tensorboard")
+    options = [*tiny_options(data), "--out", str(tmp_path / "run")]
+    result = call("run", *options, "--tensorboard", str(tmp_path / "board"))
+    assert result.exit_code == 0, result.output
+    assert list((tmp_path / "board").glob("events.out.tfevents.*"))
+
+
+def test_tensorboard_that_is_missing_is_named_before_anything_is_done(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    options = [*tiny_options(data), "--out", str(tmp_path / "run")]
+    said = refused("run", *options, "--tensorboard", str(tmp_path / "board"))
+    assert "pip install 'sparsepath[tensorboard]'" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_show_prints_the_table_and_a_plot(finished):
+    result = call("show", str(finished[0]))
+    assert result.exit_code == 0
+    assert "zero blocks  zero weights" in result.stdout
+    assert "dense reference in the test" in result.stdout
+    assert "is no run" in refused("show", str(finished[0].parent))
 
 
 def test_report_of_an_unfinished_run_says_so(data, tmp_path):
@@ -118,7 +197,10 @@ def test_report_refuses_an_unknown_format_and_a_folder_without_a_run(finished, t
 def test_runs_lists_every_run(finished, tmp_path):
     result = call("runs", str(finished[0].parent))
     assert result.exit_code == 0
-    assert result.stdout.startswith("run: digit-net on")
+    titles, row, *_ = result.stdout.splitlines()
+    assert titles.split()[:3] == ["run", "network", "data"]
+    assert row.split()[:2] == ["run", "digit-net"]
+    assert row.endswith("finished")
     assert "no runs in" in refused("runs", str(tmp_path))
 
 
@@ -211,7 +293,7 @@ def test_anything_unexpected_fails_with_one(finished, monkeypatch):
     def broken(folder):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("sparsepath.lab.folders.gather", broken)
+    monkeypatch.setattr("sparsepath.report.reading.gather", broken)
     result = call("report", str(finished[0]))
     assert result.exit_code == 1
     assert "the disk is gone" in result.stderr
@@ -303,7 +385,7 @@ def test_runs_lists_the_others_beside_a_damaged_one(finished, tmp_path):
     (tmp_path / "torn" / "results.json").write_text("{}")
     result = call("runs", str(tmp_path))
     assert result.exit_code == 0
-    assert "(finished)" in result.stdout
+    assert result.stdout.splitlines()[1].endswith("finished")
     assert "torn: " in result.stdout
     assert "is damaged: it lacks chosen, dense" in result.stdout
     assert "is damaged: it lacks" in refused("report", str(tmp_path / "torn"))

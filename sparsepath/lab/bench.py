@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +16,17 @@ from sparsepath.lab.settings import Settings
 from sparsepath.lab.training import Recipe, accuracy, seed_of, seeded
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
+from sparsepath.residuals import Residuals
+
+DENSE = "dense reference"
+"""What the stage before the path is called."""
+
+
+def stage_name(index: int, iteration: int | None) -> str:
+    """What a stage of the path is called, counted from 1 for people; no iteration: fine-tune."""
+    return (
+        f"point {index + 1}, {'fine-tune' if iteration is None else f'iteration {iteration + 1}'}"
+    )
 
 
 class Watch:
@@ -23,14 +35,50 @@ class Watch:
     def begin(self, folder: Path) -> None:
         """The run begins, or goes on, in this folder."""
 
-    def epoch(self, stage: str, *, done: int, planned: int) -> None:
-        """One more epoch is done, of so many at most."""
+    def epoch(self, stage: str, *, done: int, planned: int, loss: float) -> None:
+        """One more epoch is done, of so many at most, with this mean loss."""
+
+    def iteration(self, index: int, residuals: Sequence[Residuals]) -> None:
+        """One more ADMM iteration of this point is done; the residuals of all it had so far."""
 
     def dense(self, record: Record) -> None:
         """The dense reference is there."""
 
     def point(self, record: Record) -> None:
         """One point of the path is there."""
+
+
+class Watches(Watch):
+    """Several that watch the same run."""
+
+    def __init__(self, *watches: Watch) -> None:
+        """All are told everything, in this order."""
+        self.watches = watches
+
+    def begin(self, folder: Path) -> None:
+        """The run begins, or goes on, in this folder."""
+        for watch in self.watches:
+            watch.begin(folder)
+
+    def epoch(self, stage: str, *, done: int, planned: int, loss: float) -> None:
+        """One more epoch is done."""
+        for watch in self.watches:
+            watch.epoch(stage, done=done, planned=planned, loss=loss)
+
+    def iteration(self, index: int, residuals: Sequence[Residuals]) -> None:
+        """One more ADMM iteration is done."""
+        for watch in self.watches:
+            watch.iteration(index, residuals)
+
+    def dense(self, record: Record) -> None:
+        """The dense reference is there."""
+        for watch in self.watches:
+            watch.dense(record)
+
+    def point(self, record: Record) -> None:
+        """One point of the path is there."""
+        for watch in self.watches:
+            watch.point(record)
 
 
 class Bench:

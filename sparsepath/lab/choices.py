@@ -57,7 +57,7 @@ def admm_of(settings: Settings, model: nn.Module, *, layers: tuple[str, ...]) ->
         model,
         penalty,
         rho=settings.rho,
-        blocks=_partition(settings.blocks),
+        blocks=partition_of(settings.blocks),
         layers=layers,
         guard=None if settings.guard is None else mean_norm_guard(settings.guard),
         balancing=ResidualBalancing() if settings.balancing else None,
@@ -89,7 +89,8 @@ def device_of(settings: Settings) -> torch.device:
         ) from error
 
 
-def _partition(name: str) -> Partition:
+def partition_of(name: str) -> Partition:
+    """The partition into blocks that a word of the settings names."""
     tiled = TILES.fullmatch(name)
     if tiled:
         return tiles(int(tiled[1]), int(tiled[2]))

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sparsepath.errors import BadInput
-from sparsepath.lab.bench import Bench
+from sparsepath.lab.bench import DENSE, Bench
 from sparsepath.lab.folders import Record
 from sparsepath.lab.training import Diverged, Momenta, train
 from sparsepath.lab.weights import load_weights, part, prefixed
@@ -48,17 +48,19 @@ def _train(bench: Bench, training: Path) -> float:
     began = time.monotonic() - before
 
     def keep(momenta: Momenta) -> None:
+        # Told first: an epoch that is told twice does less harm than one that is never told.
+        bench.watch.epoch(
+            DENSE,
+            done=momenta.epoch,
+            planned=bench.dense_epochs if bench.dense_only else bench.planned(),
+            loss=momenta.loss,
+        )
         tensors = {
             **prefixed("W", bench.model.state_dict()),
             **prefixed("momentum", momenta.by_name),
         }
         state = {"epoch": momenta.epoch, "seconds": time.monotonic() - began}
         write_tensors(training, tensors, {"sparsepath": json.dumps(state)})
-        bench.watch.epoch(
-            "dense reference",
-            done=momenta.epoch,
-            planned=bench.dense_epochs if bench.dense_only else bench.planned(),
-        )
 
     rate = bench.settings.dense_rate
     try:

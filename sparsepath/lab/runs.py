@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from sparsepath.lab.bench import Bench, Watch
+from sparsepath.lab.bench import Bench, Watch, stage_name
 from sparsepath.lab.choices import mus_of
 from sparsepath.lab.folders import RESULTS, Record, check_owner, circumstances, claimed, gather
 from sparsepath.lab.reference import dense_reference
@@ -46,6 +46,8 @@ def walk(bench: Bench) -> None:
     def keep(progress: Progress) -> None:
         about = {"mus": mus, "seconds": time.monotonic() - began}
         write_state(_state_file(bench), bench.admm, progress=progress, about=about)
+        if progress.residuals:
+            bench.watch.iteration(progress.index, progress.residuals)
 
     for point in regularisation_path(
         bench.admm,
@@ -74,18 +76,18 @@ def _state_file(bench: Bench) -> Path:
 
 
 def _train_stage(bench: Bench, stage: Stage) -> None:
-    settings = bench.settings
+    settings, name = bench.settings, stage_name(stage.index, stage.iteration)
     if stage.iteration is None:
-        what, steps_before = "fine-tune", bench.schedule.xi
+        steps_before = bench.schedule.xi
         recipe = bench.recipe(settings.finetune_rate, final=0.0)
     else:
-        what, steps_before = f"iteration {stage.iteration + 1}", stage.iteration
+        steps_before = stage.iteration
         recipe = bench.recipe(settings.path_rate)
     before = bench.planned(stage.index) + stage.epochs * steps_before
 
     def on_epoch(momenta: Momenta) -> None:
         done = before + momenta.epoch
-        bench.watch.epoch(f"point {stage.index + 1}, {what}", done=done, planned=bench.planned())
+        bench.watch.epoch(name, done=done, planned=bench.planned(), loss=momenta.loss)
 
     try:
         train(
@@ -100,7 +102,7 @@ def _train_stage(bench: Bench, stage: Stage) -> None:
         )
     except Diverged as error:
         raise Diverged(
-            f"At mu = {stage.mu:g} (point {stage.index + 1}, {what}) the {error}; the points "
+            f"At mu = {stage.mu:g} ({name}) the {error}; the points "
             f"before it are kept in {str(bench.folder)!r}; start anew with a lower path_rate = "
             f"{settings.path_rate:g}, finetune_rate = {settings.finetune_rate:g} or rho = "
             f"{settings.rho:g}."

@@ -52,6 +52,8 @@ class Momenta:
 
     epoch: int = 0
     by_name: Mapping[str, Tensor] = field(default_factory=dict)
+    loss: float = math.nan
+    """the mean over the steps of the epoch just done, with the pull towards F where there is one"""
 
 
 def train(
@@ -87,7 +89,8 @@ def train(
                     optimizer.param_groups[0]["lr"] = recipe.rate_at((epoch + share) / epochs)
                     loss += _step(model, optimizer, images, labels, proximity)
             _check_finite(model, float(loss), epoch)
-            on_epoch(Momenta(epoch + 1, _momenta(model, optimizer)))
+            mean = float(loss) / math.ceil(len(data.train) / recipe.batch)
+            on_epoch(Momenta(epoch + 1, _momenta(model, optimizer), mean))
 
 
 def seed_of(*key: object) -> int:

@@ -1,10 +1,14 @@
 """The picture of a run: accuracy over zero blocks."""
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
+from sparsepath.report.formats import FIGURES
+from sparsepath.report.formats import figure as figure_of
 from sparsepath.storage import write_atomically
 
 if TYPE_CHECKING:
@@ -34,17 +38,41 @@ def write_png(figure: "Figure", path: Path) -> None:
     )
 
 
+def write_svg(figure: "Figure", path: Path) -> None:
+    """Write a figure as SVG, whole or not at all, and with the same bytes each time."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "sparsepath"}):
+        write_atomically(
+            path,
+            lambda neighbour: figure.savefig(neighbour, format="svg", metadata={"Date": None}),
+        )
+
+
+def write_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as what its name ends in: .png or .svg."""
+    writers = {".png": write_png, ".svg": write_svg}
+    if path.suffix.lower() not in writers:
+        raise BadInput(f"A figure is written as .png or .svg, not as {path.name!r}.")
+    writers[path.suffix.lower()](figure, path)
+
+
 def curve(record: Record, path: Path) -> None:
-    """Draw validation and test accuracy over zero blocks, beside the dense reference, as PNG."""
+    """Draw validation and test accuracy over zero blocks, beside the dense reference."""
+    write_figure(curve_figure(record), path)
+
+
+def curve_figure(record: Record) -> "Figure":
+    """Validation and test accuracy over zero blocks, beside the dense reference."""
     figure = blank(7, 4.2)
     dense, points, settings = record["dense"], record["points"], record["settings"]
     if dense is None or not points:
         raise BadInput(f"The run {record['name']!r} has no points yet to draw.")
     axes = figure.add_subplot()
-    zeros = [100 * point["sparsity"]["of_blocks"] for point in points]
+    zeros = [_hundredfold(FIGURES["zero_blocks"], point) for point in points]
     for split, colour in (("validation", "tab:blue"), ("test", "tab:orange")):
-        axes.axhline(100 * dense[split], color=colour, linestyle=":", linewidth=1)
-        accuracies = [100 * point[split] for point in points]
+        axes.axhline(_hundredfold(FIGURES[split], dense), color=colour, linestyle=":", linewidth=1)
+        accuracies = [_hundredfold(FIGURES[split], point) for point in points]
         axes.plot(zeros, accuracies, color=colour, marker="o", markersize=4, label=split)
     axes.plot([], [], color="grey", linestyle=":", label="dense reference")
     floor = 100 * min(dense["validation"], dense["test"]) - DEEP
@@ -66,4 +94,10 @@ def curve(record: Record, path: Path) -> None:
     )
     axes.grid(alpha=0.3)
     axes.legend(loc="lower left")
-    write_png(figure, path)
+    return figure
+
+
+def _hundredfold(show: Callable[[Record], object], record: Record) -> float:
+    """A share in percent; where it is missing NaN, which leaves a gap."""
+    share = figure_of(show, record)
+    return math.nan if share is None else 100 * share

@@ -1,5 +1,7 @@
-"""A table of plain cells, as markdown or LaTeX."""
+"""A table of plain cells, as text, markdown, LaTeX or CSV."""
 
+import csv
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +32,21 @@ class Table:
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    def text(self) -> str:
+        """In columns, aligned to the right, without what is said above and below."""
+        rows = [self.titles, *self.rows]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+
+    def csv(self) -> str:
+        """For a spreadsheet or a program: titles and cells alone."""
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows([self.titles, *self.rows])
+        return file.getvalue().rstrip("\n")
 
     def markdown(self) -> str:
         """For a page, aligned to the right."""

@@ -1,7 +1,7 @@
 """A run as it goes: a bar with the time left on a terminal, and one line per mu everywhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from sparsepath.lab.bench import Watch
 from sparsepath.lab.folders import Record
 from sparsepath.report.tables import millions, percent, point_number
+from sparsepath.residuals import Residuals
 
 # Where there is no bar, a long stage says this often, in seconds, that it is alive.
 SIGN_OF_LIFE = 30.0
@@ -24,21 +25,30 @@ class Live(Watch):
         self.console, self.progress, self.points = console, progress, points
         self._task = progress.add_task("starting", total=None)
         self._measured = False
+        self._residuals = ""
         self._spoke = time.monotonic()
 
     def begin(self, folder: Path) -> None:
         """One line for the folder, by which a stopped run is found again."""
         self._say(f"folder: {folder}")
 
-    def epoch(self, stage: str, *, done: int, planned: int) -> None:
+    def epoch(self, stage: str, *, done: int, planned: int, loss: float) -> None:
         """Move the bar; without one, say a line now and then."""
+        if stage.startswith("point"):
+            stage = stage.replace(",", f" of {self.points},", 1)
+        figures = f"loss {loss:.4f}{self._residuals}"
         if not self._measured:
             # Epochs of an earlier process say nothing about the speed of this one.
             self.progress.reset(self._task, total=planned, completed=done)
             self._measured = True
-        self.progress.update(self._task, description=stage, completed=done)
+        self.progress.update(self._task, description=f"{stage}, {figures}", completed=done)
         if self.progress.disable and time.monotonic() - self._spoke >= SIGN_OF_LIFE:
-            self._say(f"{stage}: {done} of at most {planned} epochs")
+            self._say(f"{stage}: {done} of at most {planned} epochs, {figures}")
+
+    def iteration(self, index: int, residuals: Sequence[Residuals]) -> None:
+        """Remember the residuals for the lines to come."""
+        last = residuals[-1]
+        self._residuals = f", primal {last.primal:.3g}, dual {last.dual:.3g}"
 
     def dense(self, record: Record) -> None:
         """One line for the dense reference."""

@@ -1,14 +1,16 @@
-"""The table of a run, as text, markdown or JSON."""
+"""The table of a run: its columns, its heading, and which point to take."""
 
-import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
 
 Show = Callable[[Record], str]
+
+MISSING = "-"
+"""What a table shows of a figure that a record lacks, or that is no number."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,24 @@ class Column:
     point: Show
 
 
-def percent(share: float) -> str:
+def cell(show: Show, record: Record) -> str:
+    """What to show of a record, which a damaged or older one may lack."""
+    try:
+        return show(record)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return MISSING
+
+
+def finite(value: object) -> float | None:
+    """A figure as a number, None for anything that is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def percent(share: float | None) -> str:
     """A share as a percentage with two digits."""
-    return f"{100 * share:.2f}"
+    return MISSING if finite(share) is None else f"{100 * share:.2f}"  # type: ignore[operator]
 
 
 def millions(count: int) -> str:
@@ -68,6 +85,11 @@ LAYERS = Column(
     lambda r: f"of {layer_counts(r['blocks'])}",
     lambda r: layer_counts(r["sparsity"]["zero_blocks"]),
 )
+FEWER_MACS = Column("MACs fewer", *_both(lambda r: f"{r['macs']['speedup']:.2f}x"))
+MEASURED = Column(
+    "measured", *_both(lambda r: f"{r['latency']['dense'] / r['latency']['sparse']:.2f}x")
+)
+"""A record has a latency where the sparse network was timed: seconds, `dense` and `sparse`."""
 LEGEND = (
     "In percent: zero blocks of all blocks, zero weights of the sparsified layers and of the "
     "model; accuracy in validation of W, of F and after the fine-tune (val), and in the test. "
@@ -78,39 +100,39 @@ LEGEND = (
 
 def as_text(record: Record) -> str:
     """The table in columns, with what its titles mean."""
-    rows = [[column.title for column in COLUMNS], *_rows(record, COLUMNS)]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([heading(record), "", *lines, "", LEGEND, verdict(record)])
+    titles = [column.title for column in COLUMNS]
+    table = Table(heading(record), titles, list(_rows(record, COLUMNS)))
+    return "\n".join([table.caption, "", table.text(), "", LEGEND, verdict(record)])
 
 
 def as_markdown(record: Record) -> str:
     """The table for a page, with the zero blocks of every layer."""
-    columns = (*COLUMNS, LAYERS)
+    return _table(record, (*COLUMNS, LAYERS)).markdown()
+
+
+def full_table(record: Record) -> Table:
+    """The paper's table of a run, with the speed-up in theory and, where measured, in practice."""
+    timed = any("latency" in point for point in record["points"])
+    return _table(record, (*COLUMNS, FEWER_MACS, *([MEASURED] if timed else []), LAYERS))
+
+
+def _table(record: Record, columns: tuple[Column, ...]) -> Table:
     titles = [column.title for column in columns]
-    rows = list(_rows(record, columns))
     note = f"{LEGEND}\n\n{verdict(record)}"
-    return Table(heading(record), titles, rows, note).markdown()
-
-
-def as_json(record: Record) -> str:
-    """Every figure there is."""
-    return json.dumps(record, indent=2)
-
-
-FORMATS: Mapping[str, Callable[[Record], str]] = MappingProxyType(
-    {"text": as_text, "markdown": as_markdown, "json": as_json}
-)
+    return Table(heading(record), titles, list(_rows(record, columns)), note)
 
 
 def _rows(record: Record, columns: tuple[Column, ...]) -> Iterator[list[str]]:
     if record["dense"] is not None:
-        yield [column.dense(record["dense"]) for column in columns]
+        yield [cell(column.dense, record["dense"]) for column in columns]
     for point in record["points"]:
-        yield [column.point(point) for column in columns]
+        yield [cell(column.point, point) for column in columns]
+
+
+def chosen_point(record: Record) -> Record | None:
+    """The point that the run chose in validation, None where none is good enough."""
+    found = (point for point in record["points"] if point.get("index") == record["chosen"])
+    return None if record["chosen"] is None else next(found, None)
 
 
 def heading(record: Record) -> str:
@@ -134,14 +156,19 @@ def state(record: Record) -> str:
 
 def verdict(record: Record) -> str:
     """Which point to take, chosen in validation, and what it does in the test."""
+    said = cell(_verdict, record)
+    return "Figures that a choice needs are missing." if said == MISSING else said
+
+
+def _verdict(record: Record) -> str:
     dense, tolerance = record["dense"], record["settings"]["tolerance"]
     if dense is None:
         return "There is no dense reference yet to compare with."
     floor = f"{percent(dense['validation'] - tolerance)} % in validation"
     floor += f" (dense less {100 * tolerance:g})"
-    if record["chosen"] is None:
+    point = chosen_point(record)
+    if point is None:
         return f"No point has at least {floor}."
-    point = next(p for p in record["points"] if p["index"] == record["chosen"])
     return (
         f"Sparsest with at least {floor}: point {point_number(point)}, "
         f"{percent(point['sparsity']['of_blocks'])} % zero blocks, test {percent(point['test'])} % "

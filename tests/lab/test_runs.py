@@ -15,10 +15,11 @@ from tiny import tiny_data, tiny_options, tiny_settings
 
 from sparsepath import storage
 from sparsepath.errors import BadInput
-from sparsepath.lab.bench import Watch
+from sparsepath.lab.bench import Watch, Watches
 from sparsepath.lab.folders import chosen, gather
 from sparsepath.lab.runs import execute
 from sparsepath.lab.training import Diverged
+from sparsepath.report.losses import LossLog, read_losses
 
 
 @pytest.fixture(scope="session")
@@ -39,18 +40,24 @@ def without_times(content):
     return [without_times(item) for item in content] if isinstance(content, list) else content
 
 
+REPORTED = ("curve.png", "report.html", "losses.json")
+"""What the command writes beside what a run itself does."""
+
+
 def contents(folder: Path) -> dict[str, object]:
     """Everything in a run's folder that must not depend on how often it was killed."""
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
+        if name in REPORTED:
+            continue
         if path.suffix == ".json":
             found[name] = without_times(json.loads(path.read_text()))
         elif name == "path.safetensors":
             tensors, header = storage.read_tensors(path)
             found[name] = without_times(json.loads(header["sparsepath"]))
             found |= {f"{name}/{key}": bytes(t.numpy().data) for key, t in tensors.items()}
-        elif path.is_file() and path.name not in (".lock", "curve.png"):
+        elif path.is_file() and path.name != ".lock":
             found[name] = path.read_bytes()
     return found
 
@@ -102,6 +109,8 @@ def test_a_run_that_is_killed_by_the_system_ends_in_the_same_bits(data, unbroken
     finished = subprocess.run(command(data, folder), capture_output=True, text=True, check=True)
     assert "point  1/2" in finished.stdout
     assert contents(folder) == contents(unbroken)
+    execute(tiny_settings(data), tmp_path / "straight", watch=LossLog())
+    assert read_losses(folder) == read_losses(tmp_path / "straight")
 
 
 def test_a_write_that_was_cut_short_leaves_nothing_behind(data, unbroken, tmp_path, monkeypatch):
@@ -381,14 +390,18 @@ def test_a_path_that_diverges_says_where_and_keeps_its_points(data, tmp_path, mo
 
 
 def test_a_watch_is_told_of_every_epoch_and_point_in_order(data, tmp_path):
-    told = []
+    told, losses, iterations = [], [], []
 
     class Noting(Watch):
         def begin(self, folder):
             told.append(folder.name)
 
-        def epoch(self, stage, *, done, planned):
+        def epoch(self, stage, *, done, planned, loss):
             told.append((stage, done, planned))
+            losses.append(loss)
+
+        def iteration(self, index, residuals):
+            iterations.append((index, len(residuals), residuals[-1].primal))
 
         def dense(self, record):
             told.append("dense")
@@ -396,13 +409,21 @@ def test_a_watch_is_told_of_every_epoch_and_point_in_order(data, tmp_path):
         def point(self, record):
             told.append(record["index"])
 
-    execute(tiny_settings(data, delta=1, nu=2), tmp_path / "run", watch=Noting())
+    settings = tiny_settings(data, delta=1, nu=2)
+    record = execute(settings, tmp_path / "run", watch=Watches(Watch(), Noting()))
     epochs = [entry for entry in told if isinstance(entry, tuple)]
     # 2 dense, 1 epoch for each of 2 iterations and the fine-tune, then 2 for each.
     assert [done for _, done, _ in epochs] == list(range(1, 2 + 3 + 6 + 1))
     assert {planned for _, _, planned in epochs} == {11}
     assert [entry for entry in told if not isinstance(entry, tuple)] == ["run", "dense", 0, 1]
     assert epochs[-1][0] == "point 2, fine-tune"
+    # A mean of four classes that are easy to tell, so it starts near log 4 and falls.
+    assert 0 < losses[1] < losses[0] < 3
+    assert iterations == [
+        (point["index"], number + 1, row["primal"])
+        for point in record["points"]
+        for number, row in enumerate(point["residuals"])
+    ]
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):

@@ -1,0 +1,75 @@
+"""Runs that differ in nothing but their seed, as one curve with a band."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparsepath.lab.folders import Record
+from sparsepath.report.arms import accuracies_at, shared_zeros
+from sparsepath.report.formats import FIGURES, figure
+
+PRIVATE = ("seed", "device", "threads", "tolerance", "checkpoint")
+"""Settings in which runs of one group may differ."""
+
+
+def grouped(records: Sequence[Record]) -> list[list[int]]:
+    """The numbers of the records that differ in nothing but private settings, group by group."""
+    groups: dict[str, list[int]] = {}
+    for number, record in enumerate(records):
+        groups.setdefault(json.dumps(_shared(record), sort_keys=True), []).append(number)
+    return list(groups.values())
+
+
+def _shared(record: Record) -> dict[str, Any]:
+    return {key: value for key, value in record["settings"].items() if key not in PRIVATE}
+
+
+def labels(records: Sequence[Record], groups: Sequence[Sequence[int]]) -> list[str]:
+    """What each group is called: its penalty, and the settings in which the groups differ."""
+    shared = [_shared(records[group[0]]) for group in groups]
+    keys = list(dict.fromkeys(key for settings in shared for key in settings))
+    differing = [
+        key
+        for key in keys
+        if key != "penalty" and len({repr(settings.get(key)) for settings in shared}) > 1
+    ]
+    found = []
+    for settings, group in zip(shared, groups, strict=True):
+        parts = [str(settings["penalty"])]
+        parts += [f"{key} {_word(settings.get(key))}" for key in differing]
+        parts += [f"{len(group)} runs"] if len(group) > 1 else []
+        found.append(", ".join(parts))
+    return found
+
+
+def _word(value: object) -> str:
+    return "unset" if value is None else str(value)
+
+
+def band(records: Sequence[Record], split: str) -> dict[str, list[float]] | None:
+    """Mean, least and greatest accuracy of several runs over the zero blocks they share."""
+    seeds = {number: points for number, r in enumerate(records) if (points := _points(r, split))}
+    if len(seeds) < 2:
+        return None
+    low = max(min(points)[0] for points in seeds.values())
+    high = min(max(points)[0] for points in seeds.values())
+    if low > high:
+        return None
+    found: Mapping[str, list[float]] = {"x": [], "mean": [], "low": [], "high": []}
+    for zeros in shared_zeros("runs", seeds):
+        accuracies = accuracies_at(seeds, zeros)
+        if accuracies:
+            mean = sum(accuracies) / len(accuracies)
+            row = {"x": zeros, "mean": mean, "low": min(accuracies), "high": max(accuracies)}
+            for key, value in row.items():
+                found[key].append(value)
+    return dict(found)
+
+
+def _points(record: Record, split: str) -> list[tuple[float, float]]:
+    return [
+        (x, y)
+        for point in record["points"]
+        if (x := figure(FIGURES["zero_blocks"], point)) is not None
+        and (y := figure(FIGURES[split], point)) is not None
+    ]

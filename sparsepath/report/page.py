@@ -1,0 +1,128 @@
+"""The report as one page that needs nothing but a browser: script, style and figures inside."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sparsepath import __version__
+from sparsepath.errors import BadInput
+from sparsepath.lab.bench import Watch
+from sparsepath.lab.folders import Record
+from sparsepath.report.losses import read_losses
+from sparsepath.report.maps import block_maps, pack_all
+from sparsepath.report.overview import overview
+from sparsepath.report.reading import read_run
+from sparsepath.report.tables import full_table
+from sparsepath.report.view import Source, view
+from sparsepath.storage import write_text
+
+NAME = "report.html"
+LIMIT = 6_000_000
+"""Most characters of a page: what a browser opens at once and a mail still carries."""
+SCRIPTS = ("start", "draw", "curve", "card", "layers", "convergence", "compare", "pick")
+NEEDS = "The page needs plotly and jinja2: pip install 'sparsepath[report]'."
+
+
+def write_page(folders: Sequence[Path], place: Path, *, deploy: bool = False) -> None:
+    """Write the page of one run, or of several side by side."""
+    sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
+    write_text(place, page(sources, deploy=deploy))
+
+
+def page(sources: Sequence[Source], *, deploy: bool = False) -> str:
+    """The page itself."""
+    shown = view(sources, deploy=deploy)
+    maps = [block_maps(source.folder, source.record) for source in sources]
+    fill = _template()
+    bare = fill(sources, shown)
+    # A tenth is left for what JSON adds to the maps themselves.
+    packed, fit = pack_all(maps, room=int(0.9 * (LIMIT - len(bare))))
+    for run, its_maps in zip(shown["runs"], packed, strict=True):
+        run["maps"] = its_maps
+    shown["maps_fit"] = fit
+    text = fill(sources, shown)
+    if len(text) > LIMIT:
+        raise BadInput(
+            f"The page of {len(sources)} runs would have {len(text) / 1e6:.1f} MB, more than "
+            f"{LIMIT / 1e6:g}: give fewer runs."
+        )
+    return text
+
+
+def _template() -> Callable[[Sequence[Source], Mapping[str, Any]], str]:
+    """What fills the page with the figures of runs."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise BadInput(NEEDS) from error
+    environment = Environment(
+        loader=PackageLoader("sparsepath.report", "page_parts"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.get_template("page.html")
+    parts = resources.files("sparsepath.report") / "page_parts"
+    script = "\n".join((parts / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    style = (parts / "page.css").read_text(encoding="utf-8")
+
+    def fill(sources: Sequence[Source], shown: Mapping[str, Any]) -> str:
+        records = [source.record for source in sources]
+        return template.render(
+            title=records[0]["name"] if len(records) == 1 else f"{len(records)} runs compared",
+            runs=shown["runs"],
+            tables=[full_table(record) for record in records],
+            overview=overview(records),
+            settings=[record["settings"] for record in records],
+            data=in_script(shown),
+            plotly=get_plotlyjs(),
+            script=script,
+            style=style,
+            version=__version__,
+        )
+
+    return fill
+
+
+def in_script(content: object) -> str:
+    """JSON that may stand inside a script element: nothing in it ends the element."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+class PageWatch(Watch):
+    """Rewrites the page whenever a run has something new to show."""
+
+    def __init__(self, say: Callable[[str], None], *, deploy: bool = False) -> None:
+        """Say once why there is no page, if there can be none; the run goes on without it."""
+        self._say, self._deploy = say, deploy
+        self._folder = Path()
+        self._possible = True
+
+    def begin(self, folder: Path) -> None:
+        """The page lies in the run's folder."""
+        self._folder = folder
+
+    def dense(self, record: Record) -> None:
+        """Show the dense reference."""
+        self.write(self._folder)
+
+    def point(self, record: Record) -> None:
+        """Show a new point; what an earlier process did is told again, and is there already."""
+        after = self._folder / "points" / f"{record['index'] + 2:02d}.json"
+        if not after.exists():
+            self.write(self._folder)
+
+    def write(self, folder: Path) -> None:
+        """Write the page of the run in this folder as things stand."""
+        if not self._possible:
+            return
+        try:
+            write_page([folder], folder / NAME, deploy=self._deploy)
+        except (BadInput, OSError) as error:
+            self._possible = False
+            self._say(f"No {NAME}: {error}")

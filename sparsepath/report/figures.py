@@ -70,23 +70,19 @@ def curve_figure(record: Record) -> "Figure":
         raise BadInput(f"The run {record['name']!r} has no points yet to draw.")
     axes = figure.add_subplot()
     zeros = [_hundredfold(FIGURES["zero_blocks"], point) for point in points]
+    below = []
     for split, colour in (("validation", "tab:blue"), ("test", "tab:orange")):
-        axes.axhline(_hundredfold(FIGURES[split], dense), color=colour, linestyle=":", linewidth=1)
+        base = _hundredfold(FIGURES[split], dense)
+        axes.axhline(base, color=colour, linestyle=":", linewidth=1)
         accuracies = [_hundredfold(FIGURES[split], point) for point in points]
         axes.plot(zeros, accuracies, color=colour, marker="o", markersize=4, label=split)
+        for zero, accuracy in zip(zeros, accuracies, strict=True):
+            if accuracy < base - DEEP:
+                below.append(f"{split} {accuracy:.1f} at {zero:.1f}")
+                axes.set_ylim(base - DEEP, 100.5)
     axes.plot([], [], color="grey", linestyle=":", label="dense reference")
-    floor = 100 * min(dense["validation"], dense["test"]) - DEEP
-    below = [
-        (zero, point["test"])
-        for zero, point in zip(zeros, points, strict=True)
-        if 100 * min(point["validation"], point["test"]) < floor
-    ]
-    if below:
-        axes.set_ylim(floor, 100.5)
-        said = ", ".join(f"{100 * test:.1f} at {zero:.1f}" for zero, test in below)
-        axes.set_xlabel(f"zero blocks (%); below the picture: test {said}")
-    else:
-        axes.set_xlabel("zero blocks (%)")
+    missed = f"; below the picture: {', '.join(below)}" if below else ""
+    axes.set_xlabel(f"zero blocks (%){missed}")
     axes.set_ylabel("accuracy (%)")
     axes.set_title(
         f"{settings['network']} on {settings['data']}, {settings['penalty']} over "

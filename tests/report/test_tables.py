@@ -86,7 +86,7 @@ def test_a_point_far_below_dense_is_named_and_does_not_flatten_the_picture(tmp_p
     curve(low, tmp_path / "curve.png")
     usual, cut = (figure.axes[0] for figure in drawn)
     assert usual.get_xlabel() == "zero blocks (%)"
-    assert "below the picture: test 10.0 at" in cut.get_xlabel()
+    assert "below the picture: validation 10.0 at" in cut.get_xlabel()
     assert cut.get_ylim()[0] > 80
 
 

@@ -251,6 +251,7 @@ def test_memory_is_flat_over_ten_thousand_calls():
     assert resident() - before < 2_000_000
 
 
+@native
 def test_ever_new_sizes_are_forgotten_again():
     model = small()
     runtime = compile(model, torch.randn(2, 3, 16, 16), tune=False)

@@ -106,6 +106,15 @@ def test_whatever_users_write_runs(name):
     torch.testing.assert_close(runtime(images), wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_what_is_not_known_gets_its_tensors_in_the_order_they_have(monkeypatch):
+    monkeypatch.setattr(kernels, "why_missing", lambda: "no compiler was found")
+    model = UNKNOWN["changed view"][0].float().eval()
+    images = torch.randn(3, 4, 8, 6)
+    runtime = compile(model, images.clone(), tune=False)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-4)
+
+
 def test_a_node_that_is_not_known_is_named_in_one_line(caplog):
     with caplog.at_level(logging.WARNING, "sparsepath"):
         runtime = compile(UNKNOWN["chunks"][0].float(), torch.randn(2, 4, 8, 6), tune=False)

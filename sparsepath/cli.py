@@ -114,8 +114,9 @@ def _command(act: Act) -> Act:
         shared = ("settings", "out", "tensorboard", "debug")
         settings_file, out, board, debug = (given.pop(name) for name in shared)
         with _sentences(debug, stopped=AGAIN):
-            settings, place = _settings(settings_file, given)
-            act(settings, out or place or Path("runs", settings.name), board)
+            settings, places = _settings(settings_file, given)
+            folder = out or places.get("out") or Path("runs", settings.name)
+            act(settings, folder, board or places.get("tensorboard"))
 
     paragraphs = (inspect.getdoc(act) or "").split("\n\n")
     command.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -124,11 +125,11 @@ def _command(act: Act) -> Act:
     return act
 
 
-def _settings(file: Path | None, given: Mapping[str, object]) -> tuple[Settings, Path | None]:
-    """The settings file's values, then the options that were given; and the file's own `out`."""
-    values, out = ({}, None) if file is None else read(file)
+def _settings(file: Path | None, given: Mapping[str, object]) -> tuple[Settings, dict[str, Path]]:
+    """The settings file's values, then the options that were given; and the file's own places."""
+    values, places = ({}, {}) if file is None else read(file)
     values |= {name: value for name, value in given.items() if value is not None}
-    return from_mapping(values, "The command line"), out
+    return from_mapping(values, "The command line"), places
 
 
 def _execute(

@@ -195,15 +195,19 @@ def from_mapping(given: Mapping[str, object], source: str) -> Settings:
     return Settings(**given)  # type: ignore[arg-type]  # every value is checked there
 
 
-def read(path: Path) -> tuple[dict[str, object], Path | None]:
-    """The values of a settings file, checked as far as each goes alone, and its `out` if given."""
+PLACES = ("out", "tensorboard")
+"""Options that say where to write: a settings file may have them, and they decide no number."""
+
+
+def read(path: Path) -> tuple[dict[str, object], dict[str, Path]]:
+    """The values of a settings file, checked as far as each goes alone, and its places."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(f"The settings file {str(path)!r} cannot be read: {error}.") from error
-    out = given.pop("out", None)
+    places = {name: Path(text(name, given.pop(name))) for name in PLACES if name in given}
     from_mapping(given, f"The settings file {str(path)!r}")
-    return given, None if out is None else Path(text("out", out))
+    return given, places
 
 
 def toml(settings: Settings) -> str:

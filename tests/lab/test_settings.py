@@ -152,11 +152,11 @@ def test_settings_are_plain_json():
     assert json.loads(json.dumps(asdict(Settings()))) == asdict(Settings())
 
 
-def test_a_file_may_name_the_folder_and_what_to_start_from(tmp_path):
+def test_a_file_may_name_folders_and_what_to_start_from(tmp_path):
     path = tmp_path / "run.toml"
-    path.write_text('out = "here"\nfrom = "dense.safetensors"\nseed = 3\n')
-    values, out = read(path)
-    assert out == Path("here")
+    path.write_text('out = "here"\ntensorboard = "there"\nfrom = "dense.safetensors"\nseed = 3\n')
+    values, places = read(path)
+    assert places == {"out": Path("here"), "tensorboard": Path("there")}
     settings = from_mapping(values, "test")
     assert (settings.checkpoint, settings.seed) == ("dense.safetensors", 3)
     path.write_text("out = 3\n")

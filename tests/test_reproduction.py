@@ -5,8 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-from sparsepath.storage import write_json
+from sparsepath import deploy
+from sparsepath.lab.experiments import comparisons, paths
+from sparsepath.lab.walks import Job
+from sparsepath.storage import read_json, write_json
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
 
@@ -27,8 +31,47 @@ def test_the_committed_tables_are_made_from_the_records(build):
         assert stands.endswith("\n" + table.latex() + "\n")
 
 
-def test_there_is_a_table_for_each_network_on_each_data_set(build):
-    assert len(build["tables"]()) == 1 + 3 * (1 + 4) + 1
+def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
+    compared = len(list(FOLDER.glob("*/comparisons/*.json")))
+    assert len(build["tables"]()) == 1 + 3 * (1 + 4) + compared + 1
+
+
+def test_the_records_are_of_the_settings_that_ship():
+    jobs: list[tuple[str, Job]] = [("paper", job) for job in paths("cifar10", ["cnn"], ["l0"])]
+    for network in ("cnn", "nin"):
+        for finetune in (40, 5):
+            arms = comparisons(network, finetune=finetune).values()
+            jobs += [("comparisons/walked", job) for arm in arms for job in arm]
+    found = 0
+    for part, job in jobs:
+        written = FOLDER / "cifar10" / part / f"{job.name}.json"
+        if written.exists():
+            found += 1
+            record = read_json(written)
+            assert job.recipe.made(record["recipe"]), job.name
+            assert len(record["points"]) <= job.recipe.length
+    assert found > 10
+
+
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*/comparisons/walked/*.sparsepath")), ids=lambda path: path.stem
+)
+def test_the_sparse_networks_of_best_mode_have_the_zeros_that_their_record_says(path):
+    artifact = deploy.load(path)
+    index = int(path.stem.rpartition("-")[2])
+    point = read_json(path.with_name(artifact.figures["record"]))["points"][index]
+    assert artifact.figures["point"]["test"] == point["test"]
+    network = artifact.model.state_dict()
+    zeros = sum(
+        int((weight.flatten(2) == 0).all(2).sum())
+        for weight in network.values()
+        if weight.dim() == 4
+    )
+    convolutions = {
+        name: n for name, n in point["sparsity"]["zero_blocks"].items() if "conv" in name
+    }
+    assert zeros == sum(convolutions.values()) > 20_000
+    assert torch.isfinite(artifact.model(torch.zeros(1, 3, 32, 32))).all()
 
 
 def test_the_committed_figures_are_those_that_the_records_give(build):

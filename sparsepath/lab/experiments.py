@@ -65,31 +65,33 @@ def paths(data: str, networks: Sequence[str], penalties: Sequence[str]) -> list[
     return found
 
 
-BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.65, 3.6)}
-"""Of the l0 paths in best mode: from about half of the kernels to 95 %."""
+BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.85, 2.8)}
+L1_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (1.05, 2.8)}
+"""Of the paths in best mode: from about half of the kernels to 95 %."""
+BEST_RHO, L1_RHO = 0.03, 0.003
 STILL = (1e-9, 2e-9)
 """Thresholds so low that nothing dies."""
 KEEP = (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05)
 """The shares of kernels that counting methods keep at their points, as many as ADMM has."""
 ONE_SHOT = (0.5, 0.2, 0.1, 0.05)
 """Those of them that are also reached in one step."""
-LASSO = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+LASSO = (0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5)
 """How far SSL shrinks an idle kernel before each of its points, in median norms."""
 ITERATIONS, EPOCHS = 6, 3
 """ADMM iterations at every mu of best mode, and the epochs of each."""
 
 
 def best(network: str, *, finetune: int = 40) -> PathRecipe:
-    """Best mode: no guard, Gamma restarted, a higher rate, one cycle of it in each fine-tune."""
+    """Best mode: no guard, Gamma restarted, and one cycle of a higher rate at each point."""
     return PathRecipe(
-        rho=0.1,
+        rho=BEST_RHO,
         reach=(0.02, 0.999),
         span=BEST_SPAN[network],
         points=len(KEEP),
         last=len(KEEP) - 1,
         schedule=Schedule(delta=EPOCHS, nu=1, xi=ITERATIONS, epsilon=0.0, finetune=finetune),
-        rate=0.01,
         peak=0.05,
+        whole=True,
         guard=None,
         restart=True,
     )
@@ -110,7 +112,7 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
     late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
     found = {
         "l0": ("l0", l0),
-        "l1": ("l1", replace(l0, rho=0.003, **shrinking)),
+        "l1": ("l1", replace(l0, rho=L1_RHO, span=L1_SPAN[network], **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
         "gradual-late": ("magnitude", replace(counting, schedule=late)),
         "ssl": ("ssl", replace(counting, schedule=late, lasso=LASSO, **shrinking)),

@@ -64,6 +64,8 @@ class PathRecipe:
     restart: bool = False
     peak: float | None = None
     """the highest rate of each fine-tune, which is then one cycle; None holds `rate` throughout"""
+    whole: bool = False
+    """whether that cycle is over all epochs of a point, of which the fine-tune has the last"""
     span: tuple[float, float] | None = None
     """in place of `reach`: the first and the last threshold, in median norms of the dense blocks"""
     keep: tuple[float, ...] = ()
@@ -91,7 +93,12 @@ class PathRecipe:
 
     def rates(self, stage: Stage, epoch: int, steps: int) -> Tensor:
         """The rate of every step of one epoch of a stage."""
-        if stage.iteration is None and self.peak is not None:
+        if self.peak is not None and self.whole:
+            before = self.schedule.xi * self.schedule.epochs(stage.index)
+            cycle = DenseRecipe(before + self.schedule.finetune_epochs(stage.index), self.peak)
+            gone = before if stage.iteration is None else stage.iteration * stage.epochs
+            return cycle.rates(gone + epoch, steps)
+        if self.peak is not None and stage.iteration is None:
             return DenseRecipe(stage.epochs, self.peak).rates(epoch, steps)
         return torch.full((steps,), self.rate)
 

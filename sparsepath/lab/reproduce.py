@@ -3,7 +3,7 @@
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,27 +92,33 @@ def reproduce(
 
 def _compared(lab: Lab, network: str, finetune: int) -> bool:
     """Walk every arm, and write down what is there of each."""
-    arena, part = lab.arena("cifar10"), "comparisons/walked"
+    arena = lab.arena("cifar10")
     arms = comparisons(network, finetune=finetune)
     jobs = [job for arm in arms.values() for job in arm]
-    done = lab.walk(jobs, arena, part)
-    place = lab.folder / arena.data.name
-    if not (place / part).exists():
-        return done
-    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], place / part))}
+    done = lab.walk(jobs, arena, "comparisons/walked")
+    gather(arms, lab.folder / arena.data.name, network=network, finetune=finetune)
+    return done
+
+
+def gather(arms: Mapping[str, Sequence[Job]], place: Path, *, network: str, finetune: int) -> None:
+    """Write one record of all arms of a comparison, as far as they have been walked."""
+    part = place / "comparisons"
+    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], part / "walked"))}
+    if not found:
+        return
     # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
     tuned = {seed: points[-1][1] for seed, points in found.pop("fine-tuning", {}).items()}
-    starts = [place / "dense" / f"{name}.json" for name in sorted({job.start.name for job in jobs})]
+    names = {job.start.name for jobs in arms.values() for job in jobs}
+    starts = [place / "dense" / f"{name}.json" for name in sorted(names)]
     record = {
-        "data": arena.data.name,
+        "data": place.name,
         "network": network,
         "finetune": finetune,
         "dense": statistics.fmean(read_json(start)["test"] for start in starts),
         "fine_tuning": tuned,
         "arms": found,
     }
-    write_json(place / "comparisons" / f"{network}-{finetune}.json", record)
-    return done
+    write_json(part / f"{network}-{finetune}.json", record)
 
 
 def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:

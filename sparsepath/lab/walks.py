@@ -173,7 +173,9 @@ class Walk:
             self.lane.begin()
             if self.job.method == "ssl":
                 # SGD with momentum moves by rate / (1 - beta) for every step of a constant pull.
-                moved = recipe.rate / (1 - Optimizer().beta) * stage.epochs * len(self.lane.rates)
+                steps = len(self.lane.rates)
+                rates = [recipe.rates(stage, epoch, steps).sum() for epoch in range(stage.epochs)]
+                moved = float(sum(rates)) / (1 - Optimizer().beta)
                 self.lane.lasso.fill_(recipe.lasso[stage.index] * self.median / moved)
 
     def _write(self, point: PathPoint) -> None:

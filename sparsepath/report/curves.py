@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,7 @@ def bands(arms: Arms, *, title: str, dense: float | None = None) -> "Figure":
         axes.axhline(100 * dense, color="grey", linestyle=":", label="dense")
     axes.set_xlabel("zero kernels (%)")
     axes.set_ylabel("accuracy (%)")
-    axes.set_title(title)
+    axes.set_title(textwrap.fill(title, 70), fontsize=11)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower left")
     return figure

@@ -33,8 +33,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(reproduce, "COMPARED", tuple(TINY))
     monkeypatch.setattr(reproduce, "FINETUNES", (2,))
     monkeypatch.setattr(experiments, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
+    monkeypatch.setattr(experiments, "L1_SPAN", {"digit-net": (0.5, 2.0)})
     monkeypatch.setattr(experiments, "ITERATIONS", 2)
-    monkeypatch.setattr(experiments, "EPOCHS", 1)
+    monkeypatch.setattr(experiments, "EPOCHS", 2)
     monkeypatch.setattr(experiments, "KEEP", (0.5, 0.2))
     monkeypatch.setattr(experiments, "ONE_SHOT", (0.2,))
     monkeypatch.setattr(experiments, "LASSO", (0.5, 1.0))
@@ -75,8 +76,8 @@ def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder:
     }
     for name in ("l0", "l1", "ssl", "fine-tuning", "magnitude-gradual", "magnitude-gradual-late"):
         # As many points too: the sparsest network of each arm has had as many epochs as any other.
-        assert epochs[f"digit-net-{name}-2-0"] == [4, 4], name
-    assert epochs["digit-net-magnitude-one-shot-0.2-2-0"] == [8]
+        assert epochs[f"digit-net-{name}-2-0"] == [6, 6], name
+    assert epochs["digit-net-magnitude-one-shot-0.2-2-0"] == [12]
     weights = sorted(path.name for path in walked.glob("digit-net-l0-*.safetensors"))
     assert weights == [
         "digit-net-l0-2-0-0.safetensors",
@@ -95,8 +96,9 @@ def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: P
     walk = Walk(job, arena, dense=folder / "out/cifar10/dense", folder=folder / "ssl")
     assert walk.stage is not None
     assert walk.stage.iteration == 0
-    # Over 2 epochs of one step at rate 0.01 and momentum 0.9 it moves half a median norm.
-    assert float(walk.lane.lasso) * 2 * 0.01 / 0.1 == pytest.approx(0.5 * walk.median, rel=1e-5)
+    # Over 4 of the cycle's 6 epochs of one step, with momentum 0.9, it moves half a median norm.
+    rates = 0.05 * (0 + 2 / 3 + 8 / 9 + 2 / 3)
+    assert float(walk.lane.lasso) * rates / 0.1 == pytest.approx(0.5 * walk.median, rel=1e-5)
     assert float(walk.lane.decay) == 0.0
     assert float(walk.lane.pull) == 0.0
     while walk.stage.iteration is not None:

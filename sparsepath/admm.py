@@ -1,5 +1,6 @@
 """ADMM beside a live model: F and Gamma for its weights W, and the pull between them."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -184,9 +185,15 @@ class ADMM:
             squares["F"].append(_square(F))
             squares["Gamma"].append(_square(Gamma))
         self._aim()
-        # Read only now: on a GPU each reading waits for all work before it.
-        norms = {what: math.sqrt(sum(map(float, terms))) for what, terms in squares.items()}
-        residuals = Residuals.of(norms, self._rho, flipped=sum(map(int, flips)), guarded=guarded)
+        # Read only now, and at once: on a GPU each reading waits for all work before it.
+        count = len(self.W)
+        read = _numbers([*itertools.chain(*squares.values()), *flips])
+        norms = {
+            what: math.sqrt(sum(read[count * i : count * (i + 1)]))
+            for i, what in enumerate(squares)
+        }
+        flipped = int(sum(read[count * len(squares) :]))
+        residuals = Residuals.of(norms, self._rho, flipped=flipped, guarded=guarded)
         if self.balancing is not None:
             self.rho = self.balancing(self._rho, residuals)
         return residuals
@@ -197,12 +204,12 @@ class ADMM:
     def _finite_squares(self) -> list[Tensor]:
         """||W||^2, checked before anything changes: a prox would turn NaN into an innocent zero."""
         squares = [_square(W) for W in self.W.values()]
-        for (name, W), square in zip(self.W.items(), squares, strict=True):
+        for (name, W), square in zip(self.W.items(), _numbers(squares), strict=True):
             if self.model.get_parameter(name) is not W:
                 raise BadInput(
                     f"The model's {name!r} was replaced by another parameter: build a new ADMM."
                 )
-            if not math.isfinite(float(square)):
+            if not math.isfinite(square):
                 raise BadInput(
                     f"{name!r} is no longer finite: lower the learning rate or rho = {self._rho:g} "
                     f"and go back to an earlier state."
@@ -279,6 +286,13 @@ def _companion(W: Tensor) -> Tensor:
     return torch.zeros_like(
         W, dtype=torch.promote_types(W.dtype, torch.float32), requires_grad=False
     )
+
+
+def _numbers(scalars: list[Tensor]) -> list[float]:
+    """The values of tensors of one number each, from wherever they are, in one reading."""
+    place = scalars[0].device
+    numbers: list[float] = torch.stack([x.to(place, torch.float64) for x in scalars]).tolist()
+    return numbers
 
 
 def _square(tensor: Tensor) -> Tensor:

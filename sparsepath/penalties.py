@@ -80,7 +80,9 @@ class Radial(Penalty):
         if self._fused(V, F, blocks, step):
             return F
         source, target = blocks.of(V), blocks.of(F)
-        for slab in blocks.slabs():
+        # A GPU has no such cache: there every slab would only be one more round of launches.
+        slabs = blocks.slabs() if V.device.type == "cpu" else (slice(None),)
+        for slab in slabs:
             v = source[slab]
             x = norms(v, blocks.inside)
             cost = blocks.cost[slab] if isinstance(blocks.cost, Tensor) else blocks.cost

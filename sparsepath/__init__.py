@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from sparsepath.guard import mean_norm_guard as mean_norm_guard
     from sparsepath.metrics import macs as macs
     from sparsepath.metrics import sparsity as sparsity
+    from sparsepath.mus import mu_range as mu_range
     from sparsepath.path import PathPoint as PathPoint
     from sparsepath.path import Schedule as Schedule
     from sparsepath.path import Stage as Stage
-    from sparsepath.path import mu_range as mu_range
     from sparsepath.path import regularisation_path as regularisation_path
     from sparsepath.penalties import L0 as L0
     from sparsepath.penalties import L1 as L1
@@ -61,8 +61,9 @@ _NAMES = {
     "errors": ("BadInput",),
     "guard": ("mean_norm_guard",),
     "metrics": ("macs", "sparsity"),
+    "mus": ("mu_range",),
     "native": (),
-    "path": ("PathPoint", "Schedule", "Stage", "mu_range", "regularisation_path"),
+    "path": ("PathPoint", "Schedule", "Stage", "regularisation_path"),
     "penalties": ("L0", "L1", "L12", "Penalty", "Radial"),
     "projections": ("NofM", "TopK"),
     "residuals": ("ResidualBalancing", "Residuals"),

@@ -23,7 +23,8 @@ from sparsepath.concave import MCP, SCAD, LogSum
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.settings import Settings
-from sparsepath.path import Schedule, log_spaced, mu_range
+from sparsepath.mus import log_spaced, mu_range
+from sparsepath.path import Schedule
 from sparsepath.penalties import L0, L1, L12, Radial
 from sparsepath.residuals import ResidualBalancing
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from sparsepath.admm import ADMM
-from sparsepath.path import Schedule, Stage, log_spaced, mu_range
+from sparsepath.mus import log_spaced, mu_range
+from sparsepath.path import Schedule, Stage
 from sparsepath.penalties import Radial
 from sparsepath.projections import Projection
 

@@ -54,7 +54,10 @@ def train_dense(
     if not lacking:
         return True
     began = time.monotonic()
-    lanes = [lane_of(fresh(each.network, arena, seed=each.seed), arena) for each in lacking]
+    lanes = [
+        lane_of(fresh(each.network, arena, seed=each.seed, dropout=each.recipe.dropout), arena)
+        for each in lacking
+    ]
     engine = Engine(lanes, Optimizer())
     for epoch in range(max(reference.recipe.epochs for reference in lacking)):
         if time.monotonic() > until:
@@ -92,11 +95,16 @@ def _write(
     print(f"dense {reference.name}: {accuracies}", flush=True)
 
 
-def fresh(name: str, arena: Arena, *, seed: int) -> Network:
+def fresh(name: str, arena: Arena, *, seed: int, dropout: float | None = None) -> Network:
     """A network with weights drawn by the seed, ready to train."""
     with torch.random.fork_rng(devices=[]):  # the others' dropout goes on undisturbed
         torch.manual_seed(seed)
-        model = build(name, classes=arena.data.classes, image_shape=arena.data.image_shape)
+        model = build(
+            name,
+            classes=arena.data.classes,
+            image_shape=arena.data.image_shape,
+            dropout=dropout,
+        )
     return model.to(arena.device).train()
 
 
@@ -106,6 +114,8 @@ def lane_of(
     *,
     decay: float = 5e-4,
     lasso: Mapping[str, Blocks] | None = None,
+    teacher: Network | None = None,
+    distil: float = 0.0,
 ) -> Lane:
     """The lane on which a network trains with this arena's images."""
     batch = Optimizer().batch
@@ -117,6 +127,8 @@ def lane_of(
         steps=arena.steps(batch),
         decay=decay,
         lasso=lasso,
+        teacher=teacher,
+        distil=distil,
     )
 
 

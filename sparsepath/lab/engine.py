@@ -15,13 +15,34 @@ from sparsepath.support import Support
 # A block of no more than this length has no direction to shrink in.
 TINY = 1e-12
 
+# What logits are divided by before a teacher's and a pupil's are compared.
+SOFTNESS = 4.0
+
 # Parts of the flat buffer start at multiples of this many floats, so that kernels may load aligned.
 ALIGNED = 64
 
 
-def loss_of(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """The recognition loss of a batch that is stored as rows of pixels (N, H, W, C)."""
-    return functional.cross_entropy(model(images.permute(0, 3, 1, 2)), labels)
+def loss_of(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    teacher: nn.Module | None = None,
+    distil: Tensor | None = None,
+) -> Tensor:
+    """The recognition loss of a batch that is stored as rows of pixels (N, H, W, C).
+
+    A share `distil` of it is the cross entropy with a teacher's answers, both softened (Hinton et
+    al. 2015); the square of the softness gives its gradient the size of the labels' own.
+    """
+    pixels = images.permute(0, 3, 1, 2)
+    logits = model(pixels)
+    loss = functional.cross_entropy(logits, labels)
+    if teacher is None or distil is None:
+        return loss
+    with torch.no_grad():
+        answers = (teacher(pixels).float() / SOFTNESS).softmax(1)
+    softened = functional.cross_entropy(logits.float() / SOFTNESS, answers)
+    return (1 - distil) * loss + distil * SOFTNESS**2 * softened
 
 
 def sgd(
@@ -65,11 +86,14 @@ class Lane:
         steps: int,
         decay: float = 5e-4,
         lasso: Mapping[str, Blocks] | None = None,
+        teacher: nn.Module | None = None,
+        distil: float = 0.0,
     ) -> None:
         """Move the model's parameters into a flat buffer, the sparsified weights first.
 
         With the blocks of some weights in `lasso` a step also descends the group lasso's
         subgradient, as strong as the tensor `lasso` says: the method that ADMM is compared with.
+        A share `distil` of the loss asks for the answers of a `teacher`.
         """
         named = dict(model.named_parameters())
         unknown = [name for name in sparsified if name not in named]
@@ -79,6 +103,8 @@ class Lane:
         device = example.device
         ends = _ends([named[name].numel() for name in names])
         self.model = model
+        self.teacher = None if teacher is None else teacher.eval().requires_grad_(False)
+        self.distil = torch.full((), distil, device=device)
         self.names = names
         self.W, self.gradient, self.momentum = (
             torch.zeros(ends[-1], device=device) for _ in range(3)
@@ -208,7 +234,7 @@ class Engine:
         images, labels = lane.images.index_select(0, batch), lane.labels.index_select(0, batch)
         rate = lane.rates.index_select(0, self.cursor.view(1))
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bfloat16):
-            loss = self._loss(lane.model, images, labels)
+            loss = self._loss(lane.model, images, labels, lane.teacher, lane.distil)
         gradients = torch.autograd.grad(loss, lane.parameters)
         with torch.no_grad():
             torch._foreach_copy_(lane.gradients, gradients)

@@ -22,6 +22,8 @@ class DenseRecipe:
     epochs: int
     rate: float
     rise: float = 0.25
+    dropout: float | None = None
+    """None for what is usual with the network"""
 
     def rates(self, epoch: int, steps: int) -> Tensor:
         """The rate of every step of one epoch; zero once the cycle is over."""
@@ -33,8 +35,8 @@ class DenseRecipe:
         return asdict(self)
 
     def made(self, kept: Mapping[str, Any]) -> bool:
-        """Whether a kept record is of this recipe."""
-        return dict(kept) == self.plain()
+        """Whether a kept record is of this recipe; a field it lacks had its default then."""
+        return {**DenseRecipe(self.epochs, self.rate).plain(), **kept} == self.plain()
 
 
 DENSE: Mapping[str, DenseRecipe] = {
@@ -61,6 +63,10 @@ class PathRecipe:
     decay: float = 5e-4
     finetune_decay: float | None = None
     """None for the same decay in the fine-tune"""
+    dropout: float | None = None
+    """None for that of the dense network"""
+    distil: float = 0.0
+    """the share of the loss that asks for the answers of the dense network, not for the labels"""
     guard: float | None = 0.5
     restart: bool = False
     peak: float | None = None

@@ -1,5 +1,6 @@
 """Paths of any method on one engine, side by side; each resumes at any stage, on any machine."""
 
+import copy
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -73,9 +74,10 @@ class Walk:
     def __init__(self, job: Job, arena: Arena, *, dense: Path, folder: Path) -> None:
         """Start from the dense reference, or from where an earlier call left off."""
         self.job, self.arena, self.folder = job, arena, folder
-        self.model = fresh(job.start.network, arena, seed=job.seed)
-        digest = load_checkpoint(self.model, dense / f"{job.start.name}.safetensors")
         recipe = job.recipe
+        dropout = job.start.recipe.dropout if recipe.dropout is None else recipe.dropout
+        self.model = fresh(job.start.network, arena, seed=job.seed, dropout=dropout)
+        digest = load_checkpoint(self.model, dense / f"{job.start.name}.safetensors")
         self.admm = ADMM(
             self.model,
             METHODS[job.method],
@@ -84,7 +86,16 @@ class Walk:
             guard=None if recipe.guard is None else mean_norm_guard(recipe.guard),
         )
         lasso = self.admm.blocks if job.method == "ssl" else None
-        self.lane = lane_of(self.model, arena, decay=recipe.decay, lasso=lasso)
+        # A copy: the model's own weights are the dense network's no longer than until now.
+        teacher = copy.deepcopy(self.model) if recipe.distil else None
+        self.lane = lane_of(
+            self.model,
+            arena,
+            decay=recipe.decay,
+            lasso=lasso,
+            teacher=teacher,
+            distil=recipe.distil,
+        )
         self.record: dict[str, Any] = {
             "network": job.start.network,
             "penalty": job.method,

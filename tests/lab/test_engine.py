@@ -148,6 +148,49 @@ def test_one_steps_gradient_is_the_plain_one(
         assert error <= 1.5 * usual + 10 * tolerance * (dtype == torch.float32)
 
 
+@ways
+def test_a_distilled_step_asks_for_the_labels_and_for_the_teachers_softened_answers(
+    device: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    lane, twin = lane_and_twin(device, dtype)
+    other, _ = lane_and_twin(device, dtype)
+    taught = Lane(
+        other.model,
+        sparsified=(),
+        example=lane.images[:BATCH],
+        steps=STEPS,
+        teacher=_louder(twin),
+        distil=0.75,
+    )
+    taught.images.copy_(lane.images)
+    taught.labels.copy_(lane.labels)
+    engine = engine_of(taught)
+    engine.cursor.zero_()
+    taught.loss.zero_()
+    engine._replay()
+    images, labels = lane.images[:BATCH].float().permute(0, 3, 1, 2), lane.labels[:BATCH]
+    logits, answers = twin(images), _louder(twin)(images).detach()
+    hard = functional.cross_entropy(logits, labels)
+    soft = -((answers / 4).softmax(1) * (logits / 4).log_softmax(1)).sum(1).mean()
+    expected = 0.25 * hard + 0.75 * 16 * soft
+    assert float(taught.loss) == pytest.approx(float(expected.detach()), rel=tolerance)
+    expected.backward()
+    gradients = dict(twin.named_parameters())
+    last = [name for name in gradients if name.endswith("weight")][-1]
+    stored = dict(zip(taught.names, taught.gradients, strict=True))[last]
+    error = (stored - gradients[last].grad).norm() / gradients[last].grad.norm()
+    assert float(error) < 5 * tolerance
+
+
+def _louder(network: nn.Module) -> nn.Module:
+    """A teacher with other answers than its pupil."""
+    teacher = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in teacher.parameters():
+            parameter.mul_(1.2)
+    return teacher
+
+
 def test_lanes_side_by_side_train_as_they_would_alone() -> None:
     alone, _ = lane_and_twin()
     first, _ = lane_and_twin()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import nn
 
 from sparsepath import BadInput, Residuals, Schedule
 from sparsepath.lab import walks
@@ -194,6 +196,48 @@ def test_a_recipe_may_give_its_own_mu_rates_and_decay(dense: Path, tmp_path: Pat
         peaks.append(float(walk.lane.rates.max()))
     assert max(peaks) == pytest.approx(0.4)
     assert peaks[-1] < 0.2, "the cycle comes down again"
+
+
+def test_a_cycle_may_run_over_all_epochs_of_a_point(dense: Path, tmp_path: Path) -> None:
+    schedule = Schedule(xi=3, delta=2, nu=1, epsilon=0.0, finetune=2)
+    recipe = replace(RECIPE, peak=0.4, whole=True, schedule=schedule)
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(Job(START, "l0", recipe), arena, dense=dense, folder=tmp_path)
+    rates = []
+    for _ in range(8):
+        walk.fill()
+        rates += walk.lane.rates.tolist()
+        walk.done(0.0)
+    assert walk.stage is not None
+    assert walk.stage.index == 1
+    steps = len(walk.lane.rates)
+    cycle = DenseRecipe(8, 0.4)
+    expected = torch.cat([cycle.rates(epoch, steps) for epoch in range(8)])
+    assert rates == pytest.approx(expected.tolist())
+    assert rates[0] == 0.0
+    assert max(rates) == pytest.approx(0.4)
+
+
+def test_a_walk_may_be_taught_by_its_dense_network_with_dropout_of_its_own(
+    dense: Path, tmp_path: Path
+) -> None:
+    recipe = replace(RECIPE, distil=0.5, dropout=0.125)
+    arena = Arena(tiny_data(), CPU, flip=False)
+    job = Job(START, "l0", recipe)
+    walk_paths([job], arena, dense=dense, folder=tmp_path, until=0.0)
+    with torch.no_grad():
+        for weight in (walk := Walk(job, arena, dense=dense, folder=tmp_path)).admm.W.values():
+            weight.add_(1.0)
+    walk.done(0.0)  # keeps weights that are the dense network's no longer
+    walk = Walk(job, arena, dense=dense, folder=tmp_path)
+    kept = load_file(dense / f"{START.name}.safetensors")
+    assert walk.lane.teacher is not None
+    assert not walk.lane.teacher.training
+    for name, weight in walk.lane.teacher.state_dict().items():
+        assert torch.equal(weight, kept[name])
+    name, weight = next(iter(walk.admm.W.items()))
+    assert not torch.equal(weight, kept[name])
+    assert {part.p for part in walk.model.modules() if isinstance(part, nn.Dropout)} == {0.125}
 
 
 def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> None:

@@ -17,6 +17,9 @@ Perhaps avg_pool_in_lanes(Machine &machine, Value &x, const Window &window, bool
 Perhaps mean_in_lanes(Machine &machine, Value &x);  // of whole maps: (batch, channels)
 Perhaps add_in_lanes(Machine &machine, Value &x, Value &y, Ending &ending);
 Perhaps affine_in_lanes(Machine &machine, Value &x, const float *scale, const float *shift, Ending &ending);
+// Every so-manieth pixel, and channels of zeros before and after.
+Perhaps every_pixel_in_lanes(Machine &machine, Value &x, int64_t down, int64_t across);
+Perhaps channels_padded_in_lanes(Machine &machine, Value &x, int64_t before, int64_t after);
 Perhaps cat_in_lanes(Machine &machine, const std::vector<Value *> &parts);
 
 }  // namespace sparsepath::embedded

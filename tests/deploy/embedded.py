@@ -17,7 +17,9 @@ PARTS = Path(__file__).with_name("embedded_parts.cpp")
 CROSS = shutil.which("aarch64-linux-gnu-g++")
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
-# All that differs from the build of the documents: nobody measures here, and the tests should be quick.
+# What a file may claim is at most 4 GiB; whoever asks for more at once is stopped.
+MEMORY = "max_allocation_size_mb=4200"
+# All that differs from the documented build: the tests measure nothing and should be quick.
 BUILDS = {
     "usual": {"CXXFLAGS": "-O1"},
     "sanitized": {"CXXFLAGS": f"-O0 {SANITIZERS}", "ISAS": "portable"},
@@ -63,7 +65,7 @@ def run(command, *arguments, **environment):
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "LD_PRELOAD": "", **environment},
+        env={**os.environ, "LD_PRELOAD": "", "ASAN_OPTIONS": MEMORY, **environment},
     )
     assert given.returncode in (0, 2), given.stderr
     return given
@@ -76,6 +78,15 @@ def refused(command, *arguments, **environment):
     assert not given.stdout
     (sentence,) = given.stderr.splitlines()
     return sentence
+
+
+def check_refused(command, path, content, x_file):
+    """The sentence with which a file of such content is refused."""
+    path.write_bytes(content)
+    said = refused(command, path, x_file)
+    assert said.startswith(f"'{path}' is damaged or not ours: ")
+    assert said.endswith("; nothing was loaded.")
+    return said
 
 
 def answered(command, path, x, *arguments, **environment):

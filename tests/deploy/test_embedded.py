@@ -182,7 +182,10 @@ CASES = [
     ("transpose", MAP, {"dim0": 1, "dim1": -1}, {}),
     ("index", MAP, {"slices": ((None, None, None), (1, -1, None), (None, 99, 2))}, {}),
     ("pad", MAP, {"pad": (1, 2, -1, 0, 0, 3), "mode": "constant", "value": 0.5}, {}),
-    *(("pad", MAP, {"pad": (1, 2, 3, 0), "mode": m}, {}) for m in ("reflect", "replicate", "circular")),
+    *(
+        ("pad", MAP, {"pad": (1, 2, 3, 0), "mode": m}, {})
+        for m in ("reflect", "replicate", "circular")
+    ),
     ("pixel_shuffle", MAP, {"upscale_factor": 2}, {}),
     ("mean", MAP, {"dim": (1, -1), "keepdim": True}, {}),
     ("mean", MAP, {"dim": (2, 3), "keepdim": False}, {}),
@@ -197,9 +200,14 @@ CASES = [
         ("interpolate", MAP, {"mode": mode, "size": (18, 5), "align_corners": True}, {})
         for mode in ("bilinear", "bicubic")
     ),
-    ("interpolate", LINE, {"mode": "linear", "scale_factor": 1.7, "recompute_scale_factor": True}, {}),
+    (
+        "interpolate",
+        LINE,
+        {"mode": "linear", "scale_factor": 1.7, "recompute_scale_factor": True},
+        {},
+    ),
     ("interpolate", SPACE, {"mode": "trilinear", "size": 4}, {}),
-]  # fmt: skip
+]
 
 
 def chain(op, attributes, arrays):

@@ -1,5 +1,4 @@
-// The headers that most sources share; the build reads them once for all.
-#pragma once
+// The headers that most sources share; the build reads them once, before all others.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

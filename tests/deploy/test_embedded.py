@@ -172,6 +172,9 @@ CASES = [
     ("max_pool", MAP, pool(2, stride=2, padding=1, dilation=2, ceil=True), {}),
     *(("avg_pool", s, pool(d, average=True), {}) for d, s in ((1, LINE), (2, MAP), (3, SPACE))),
     ("avg_pool", MAP, pool(2, stride=2, padding=1, average=True, ceil=True), {}),
+    # Rounded up, a window would begin beyond the image: torch leaves it out.
+    ("max_pool", MAP, pool(2, size=2, stride=3, padding=1, ceil=True), {}),
+    ("avg_pool", MAP, pool(2, size=2, stride=3, padding=1, average=True, ceil=True), {}),
     ("avg_pool", MAP, pool(2, padding=1, average=True, count=False), {}),
     ("avg_pool", MAP, pool(2, padding=1, average=True, divisor=5), {}),
     *((f"adaptive_{kind}_pool", MAP, {"output_size": (4, None)}, {}) for kind in ("avg", "max")),
@@ -274,6 +277,20 @@ def joined(kind):
 @pytest.mark.parametrize("kind", ["constant", "add", "sub", "cat"])
 def test_values_meet(sanitized, tmp_path, kind):
     check(sanitized, GraphNetwork(joined(kind)), tmp_path / "net", numbers(*MAP))
+
+
+@pytest.mark.parametrize("op", ["add", "cat"])
+def test_maps_in_other_tiles_meet(sanitized, tmp_path, op):
+    """A convolution keeps the tiles of its input, which here are larger than the result needs."""
+    inner = ((None, None, None), (None, None, None), (1, -1, None), (1, -1, None))
+    nodes = (
+        Node("a", "conv", ("x",), window(2, groups=1), {"weight": SAME}),
+        Node("s", "index", ("x",), {"slices": inner}),
+        Node("b", "conv", ("s",), window(2, padding=1, groups=1), {"weight": SAME}),
+        Node("y", op, ("a", "b"), {"dim": 1} if op == "cat" else {}),
+    )
+    model = GraphNetwork(Graph(("x",), nodes, Value("y")))
+    check(sanitized, model, tmp_path / "net", numbers(*MAP))
 
 
 def test_every_operation_is_tried():

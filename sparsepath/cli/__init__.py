@@ -18,10 +18,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for act in (making.run, making.train, making.path):
-    app.command()(with_settings(act))
+app.command()(with_settings(making.run, making.NO_DEPLOY))
+app.command()(with_settings(making.train))
+app.command()(with_settings(making.path, making.NO_DEPLOY))
 for command in (
     *(viewing.report, viewing.show, viewing.runs),
+    *(shipping.deploy, shipping.bench),
     *(experiments.download, experiments.reproduce),
 ):
     app.command()(command)

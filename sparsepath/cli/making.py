@@ -1,15 +1,30 @@
 """The commands that make runs: run, train and path."""
 
+import inspect
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from sparsepath.cli.shipping import deploy_best
 from sparsepath.cli.speech import console, say
 from sparsepath.errors import BadInput
 from sparsepath.lab.settings import Settings
 
+NO_DEPLOY = inspect.Parameter(
+    "no_deploy",
+    inspect.Parameter.KEYWORD_ONLY,
+    annotation=Annotated[
+        bool, typer.Option("--no-deploy", help="end without a file of the chosen point")
+    ],
+    default=False,
+)
 
-def run(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
-    """Train a dense reference, walk the path from it, and show what was found.
+
+def run(
+    settings: Settings, folder: Path, tensorboard: Path | None, *, no_deploy: bool = False
+) -> None:
+    """Train a dense reference, walk the path from it, show what was found, and deploy the best.
 
     Without options this is the main job: the embedded digits, a small network, the l0 path over
     kernels. Run it again after a stop, and it goes on where it was.
@@ -32,6 +47,8 @@ def run(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
     )
     page = f", the page in {NAME}" if (folder / NAME).exists() else ""
     say(f"Written to {folder}: all figures in results.json{weights}{drawn}{page}.")
+    if not no_deploy:
+        deploy_best(folder)
 
 
 def train(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
@@ -40,7 +57,9 @@ def train(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
     say(f"Written to {folder / 'dense.safetensors'}.")
 
 
-def path(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
+def path(
+    settings: Settings, folder: Path, tensorboard: Path | None, *, no_deploy: bool = False
+) -> None:
     """Walk the path from trained weights of one of the networks: --from CHECKPOINT.
 
     The checkpoint is a safetensors file, or a torch file of plain weights (a state_dict), of the
@@ -48,7 +67,7 @@ def path(settings: Settings, folder: Path, tensorboard: Path | None) -> None:
     """
     if settings.checkpoint is None:
         raise BadInput("`sparsepath path` needs the weights to start from: give --from CHECKPOINT.")
-    run(settings, folder, tensorboard)
+    run(settings, folder, tensorboard, no_deploy=no_deploy)
 
 
 def _executed(
@@ -64,7 +83,7 @@ def _executed(
 
     boards = [] if board is None else [Board(board)]
     with live(console, points=settings.points) as shown:
-        page = PageWatch(say, deploy=False)
+        page = PageWatch(say)
         watch = Watches(shown, LossLog(), page, *boards)
         record = execute(settings, folder, watch=watch, dense_only=dense_only)
         page.write(folder)

@@ -11,23 +11,28 @@ import typer
 from sparsepath.cli.speech import AGAIN, Debug, sentences
 from sparsepath.lab.settings import Settings, from_mapping, read
 
-Act = Callable[[Settings, Path, Path | None], None]
+Act = Callable[..., None]
+"""A function of settings, the run's folder, and a folder for TensorBoard or None."""
 
 
-def with_settings(act: Act) -> Callable[..., None]:
-    """Make a command of a function of settings and folders: all settings become its options."""
+def with_settings(act: Act, *more: inspect.Parameter) -> Callable[..., None]:
+    """Make a command of a function of settings and folders: all settings become its options.
+
+    What the function takes `more` becomes options too.
+    """
 
     def command(**given: Any) -> None:
         shared = ("settings", "out", "tensorboard", "debug")
         settings_file, out, board, debug = (given.pop(name) for name in shared)
+        own = {parameter.name: given.pop(parameter.name) for parameter in more}
         with sentences(debug, stopped=AGAIN):
             settings, places = _settings(settings_file, given)
             folder = out or places.get("out") or Path("runs", settings.name)
-            act(settings, folder, board or places.get("tensorboard"))
+            act(settings, folder, board or places.get("tensorboard"), **own)
 
     paragraphs = (inspect.getdoc(act) or "").split("\n\n")
     command.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    command.__signature__ = inspect.Signature(list(_options()))  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature([*more, *_options()])  # type: ignore[attr-defined]
     command.__name__ = act.__name__
     return command
 

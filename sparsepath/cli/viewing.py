@@ -51,7 +51,7 @@ def report(
         if layout == "html":
             first = folders[0]
             place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
-            write_page(folders, place, deploy=False)
+            write_page(folders, place)
             say(f"Written to {place}.")
         else:
             say(FORMATS[layout](records))

@@ -17,7 +17,8 @@ function fillCard() {
   figureRow(list, "MACs", "macs", `${count(point.macs)}, ${times(point.macs_speedup)} fewer`);
   figureRow(list, "bytes, about", "bytes", against(point.bytes, run.dense.bytes, bytes));
   if (point.latency_seconds != null) {
-    figureRow(list, "measured latency", "latency", `${milliseconds(point.latency_seconds)}, ${times(point.latency_speedup)} faster`);
+    const [here, there] = (point.latency_in || []).map((name) => ` in ${name}`);
+    figureRow(list, "measured latency", "latency", `${milliseconds(point.latency_seconds)}${here || ""}, ${times(point.latency_speedup)} as fast as the dense network (${milliseconds(point.latency_dense_seconds)}${there || ""})`);
   }
   figureRow(list, "residuals", "residuals", `primal ${brief(last.primal)}, dual ${brief(last.dual)}`);
   figureRow(list, "iterations", "iterations", `${count(point.iterations)}${point.converged ? ", converged" : ""}`);

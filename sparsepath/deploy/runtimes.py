@@ -35,7 +35,7 @@ def runtimes(
     made: Mapping[str, Callable[[], Run | str]] = {
         "sparsepath": lambda: compile(model, images, threads=threads, tune=tune),
         "torch": lambda: eager(model),
-        "torch.compile": lambda: _inductor(model, images),
+        "torch.compile": lambda: inductor(model, images),
         "onnxruntime": lambda: _onnxruntime(model, images, threads),
     }
     return {name: make() for name, make in made.items() if name in names}
@@ -63,7 +63,7 @@ def eager(model: nn.Module) -> Run:
     return run
 
 
-def _inductor(model: nn.Module, images: Tensor) -> Run | str:
+def inductor(model: nn.Module, images: Tensor) -> Run | str:
     """torch.compile with frozen weights, compiled for each size of batch that it meets."""
     own = torch.compile(_turned(model), dynamic=False)
 

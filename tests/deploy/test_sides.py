@@ -119,8 +119,9 @@ def test_peak_memory_is_that_of_the_network_and_its_batch(tmp_path):
     found = peak.peaks(order)
     assert found is not None
     output = 256 * 64 * 64 * 4
-    assert 32 * output < found[32] < 32 * 4 * output + 60e6
-    assert found[1] < found[32] / 2
+    slack = 40e6  # less than torch by itself takes
+    assert 32 * output < found[32] < 2 * 32 * output + slack
+    assert output < found[1] < 2 * output + slack
 
 
 def test_peak_memory_of_what_cannot_run_is_unknown(tmp_path):

@@ -177,6 +177,24 @@ def test_every_format_is_written_and_run(folder, form, name):
     assert row(printed, "bytes of the file")[1] == f"{(folder / name).stat().st_size:,}"
 
 
+@pytest.mark.parametrize("given", ["--int8", "--share 3", "--int8 --format onnx"])
+def test_fewer_bits_make_a_smaller_file_that_is_judged_as_loaded(folder, given):
+    pytest.importorskip("sparsepath.deploy.quantise")
+    form = given.partition("--format ")[2] or "artifact"
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+    plain = deployed(str(folder), "--format", form)
+    small = deployed(str(folder), *given.split())
+    sizes = [int(row(x, "bytes of the file")[1].replace(",", "")) for x in (plain, small)]
+    assert sizes[1] < sizes[0] / 2
+    kept = [int(row(x, "weights")[1].replace(",", "")) for x in (plain, small)]
+    assert kept[1] <= kept[0]  # zeros stay zeros
+    assert float(row(small, "max difference, file to sparse network")[0]) > 0
+    assert float(row(small, "test accuracy of the loaded file, %")[1]) > 50  # of four classes
+    again = deployed(str(folder), *given.split(), "--force")
+    assert row(again, "bytes of the file")[1] == row(small, "bytes of the file")[1]
+
+
 def test_the_latency_lands_in_the_record_and_on_the_page(folder):
     pytest.importorskip("plotly")
     before = results(folder)

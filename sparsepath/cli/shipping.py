@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparsepath.cli.speech import Debug, say, sentences
+from sparsepath.cli.speech import Debug, console, say, sentences
 from sparsepath.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ Quick = Annotated[
     typer.Option("--quick", help="Without torch.compile and peak memory, and with fewer turns."),
 ]
 QUICK_SECONDS = 1.0
+WAIT = "Measuring in every runtime by turns; compiling for torch.compile takes the longest ..."
 
 
 def deploy(
@@ -68,14 +69,10 @@ def deploy(
         from sparsepath.lab.deploying import deploy as deployed
         from sparsepath.lab.deployment import Wish
 
-        found = deployed(
-            folder,
-            wish=Wish(point, min_accuracy, max_drop),
-            form=Form(layout, int8, share),
-            out=out,
-            force=force,
-            effort=_effort(threads, no_tune=no_tune, quick=quick),
-        )
+        wish, form = Wish(point, min_accuracy, max_drop), Form(layout, int8, share)
+        effort = _effort(threads, no_tune=no_tune, quick=quick)
+        with console.status(WAIT):
+            found = deployed(folder, wish=wish, form=form, out=out, force=force, effort=effort)
         _show(folder, found)
 
 
@@ -103,7 +100,8 @@ def bench(
         images = random_images(shape, network.figures, file)
         subject = Subject(network, file.stat().st_size, file)
         effort = _effort(threads, no_tune=no_tune, quick=quick)
-        found = sides({file.name: subject}, images, batches or [1, 64], effort)
+        with console.status(WAIT):
+            found = sides({file.name: subject}, images, batches or [1, 64], effort)
         say(f"\n{measured_text(file.name, found[file.name])}")
 
 

@@ -66,11 +66,17 @@ def figures_in(opened: Any) -> dict[str, Any]:
 
 
 def count_weights(content: bytes) -> int | None:
-    """How many numbers of its arrays are not zero; None without the onnx package."""
+    """How many of its weights and biases are not zero; None without the onnx package."""
     try:
         import onnx
         from onnx import numpy_helper
     except ImportError:
         return None
-    graph = onnx.load_from_string(content).graph
-    return sum(int((numpy_helper.to_array(array) != 0).sum()) for array in graph.initializer)
+    arrays = {
+        array.name: numpy_helper.to_array(array)
+        for array in onnx.load_from_string(content).graph.initializer
+        if not array.name.endswith(("_scale", "_zero_point"))  # of a file in int8
+    }
+    # Shapes and axes are int64.
+    counted = [x for x in arrays.values() if x.ndim and x.dtype.kind in "fi" and x.dtype != "int64"]
+    return sum(int((x != 0).sum()) for x in counted)

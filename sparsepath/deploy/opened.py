@@ -45,10 +45,10 @@ def of_model(model: nn.Module, figures: Mapping[str, Any] | None = None) -> Open
     def runs(images: Tensor, **choices: Any) -> Mapping[str, Run | str]:
         return runtimes(model, images, **choices)
 
-    return Opened(model, weights_of(model), figures or {}, runs)
+    return Opened(model, living(model), figures or {}, runs)
 
 
-def weights_of(model: nn.Module) -> int:
+def living(model: nn.Module) -> int:
     """How many of a model's parameters are not zero."""
     return sum(int((weight != 0).sum()) for weight in model.parameters())
 

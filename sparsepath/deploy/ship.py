@@ -14,7 +14,7 @@ from sparsepath.deploy.artifact import save
 from sparsepath.deploy.compact import compact
 from sparsepath.deploy.export import export
 from sparsepath.deploy.onnx_file import label
-from sparsepath.deploy.opened import Opened, of_model, opened
+from sparsepath.deploy.opened import Opened, living, of_model, opened
 from sparsepath.deploy.runtimes import Run
 from sparsepath.deploy.target import free, writing
 from sparsepath.errors import BadInput
@@ -28,6 +28,7 @@ ENDINGS: Mapping[str, str] = {
 }
 """Every format, and how the names of its files end."""
 MOST_BITS = 8
+Train = Callable[[nn.Module], object]
 
 
 @dataclass(frozen=True)
@@ -81,18 +82,20 @@ def ship(
     *,
     form: Form | None = None,
     calibration: Sequence[Tensor] = (),
+    train: Train | None = None,
     figures: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Shipped:
     """Write the model in eval mode without its dead channels, and load the file again.
 
     A model that cannot be made smaller is written as it is, and the notes say why. int8 in ONNX
-    takes its ranges from the `calibration` batches, or else from the example.
+    takes its ranges from the `calibration` batches, or else from the example. `train` may train the
+    numbers that weights share.
     """
     form, figures = form or Form(), dict(figures or {})
     path = free(path, force=force)
     small, notes = _compacted(model, example, form)
-    small = _fewer_bits(small, form)
+    small = _fewer_bits(small, form, train)
     if form.format == "artifact":
         save(small, path, figures=figures, force=force)
         return Shipped(path, opened(path), notes)
@@ -100,7 +103,7 @@ def ship(
         _write_onnx(small, example, path, form=form, batches=calibration or [example], force=force)
         with writing(path):
             label(path, figures)
-        return Shipped(path, replace(opened(path), model=small), notes)
+        return Shipped(path, replace(opened(path), model=small, weights=living(small)), notes)
     export(small, example, path, format=form.format, force=force)
     return Shipped(path, FOREIGN[form.format](path, small), notes)
 
@@ -116,10 +119,10 @@ def _compacted(model: nn.Module, example: Tensor, form: Form) -> tuple[nn.Module
     return made.model, tuple(note.strip() for note in made.notes)
 
 
-def _fewer_bits(model: nn.Module, form: Form) -> nn.Module:
+def _fewer_bits(model: nn.Module, form: Form, train: Train | None) -> nn.Module:
     made = model
     if form.share is not None:
-        made = import_module("sparsepath.deploy.share").share(model, form.share)
+        made = import_module("sparsepath.deploy.share").share(model, form.share, train=train)
     elif form.int8 and form.format == "artifact":
         made = import_module("sparsepath.deploy.quantise").int8_weights(model)
     return made
@@ -136,7 +139,7 @@ def _write_onnx(
 ) -> None:
     if form.int8:
         with writing(path):
-            import_module("sparsepath.deploy.quantise").int8_onnx(model, batches, path)
+            import_module("sparsepath.deploy.quantise").int8_onnx(model, batches, path, force=force)
     else:
         export(model, example, path, force=force)
 

@@ -79,6 +79,7 @@ def deploy(
         path,
         form=form,
         calibration=found.calibration(),
+        train=found.train,
         figures=found.figures,
         force=force,
     )
@@ -87,7 +88,7 @@ def deploy(
     with tempfile.TemporaryDirectory() as scratch:
         measured = sides(_subjects(folder, found, made, Path(scratch)), images, (ONE, MANY), effort)
     dense, deployed = measured["dense"], measured["deployed"]
-    keep_latency(folder, point, _latency(dense, deployed, effort))
+    keep_latency(folder, point, _latency(dense, deployed, effort, path.name))
     return Deployed(
         path,
         str(record["name"]),
@@ -115,11 +116,12 @@ def _subjects(folder: Path, found: Deployable, made: Any, scratch: Path) -> dict
     }
 
 
-def _latency(dense: Side, deployed: Side, effort: Effort) -> Mapping[str, Any]:
+def _latency(dense: Side, deployed: Side, effort: Effort, file: str) -> Mapping[str, Any]:
     """For the record: each network in the runtime that is fastest for it."""
     return {
         "dense": _fastest(dense),
         "sparse": _fastest(deployed),
+        "file": file,
         "threads": effort.threads,
         "machine": machine(),
     }

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sparsepath.errors import BadInput
 from sparsepath.lab import models
@@ -17,6 +19,7 @@ from sparsepath.lab.settings import share
 from sparsepath.lab.weights import load_weights
 from sparsepath.storage import read_json, read_tensors, write_json
 
+SHARED_STEPS, SHARED_BATCH, SHARED_RATE = 300, 64, 1e-4
 BEST = "best.sparsepath"
 """What a run deploys when it ends."""
 
@@ -104,6 +107,20 @@ class Deployable:
     def calibration(self, count: int = 256, *, batch: int = 32) -> list[Tensor]:
         """Images of the training, in batches: the test must not decide anything."""
         return list(normalise(self.data.train.images[:count], self.data).split(batch))
+
+    def train(self, model: nn.Module) -> None:
+        """A short training of numbers that many weights share: Adam, down to a rate of zero."""
+        optimizer = torch.optim.Adam(model.parameters(), lr=SHARED_RATE)
+        order = torch.randperm(
+            SHARED_STEPS * SHARED_BATCH, generator=torch.Generator().manual_seed(0)
+        )
+        split = self.data.train
+        for step, batch in enumerate((order % len(split)).split(SHARED_BATCH)):
+            optimizer.param_groups[0]["lr"] = SHARED_RATE * (1 - step / SHARED_STEPS)
+            images = normalise(split.images[batch], self.data)
+            optimizer.zero_grad()
+            functional.cross_entropy(model(images), split.labels[batch]).backward()
+            optimizer.step()
 
     def test(self, run: Callable[[Tensor], Tensor], *, batch: int = 500) -> float:
         """The share of the test's images that a function names rightly."""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from sparsepath.deploy import artifact, contents
-from sparsepath.deploy.opened import opened, weights_of
+from sparsepath.deploy.opened import living, opened
 from sparsepath.deploy.ship import ENDINGS, Form, difference, ship
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
@@ -37,8 +37,8 @@ def test_the_file_has_the_models_function_and_is_smaller(kind, tmp_path):
     with torch.no_grad():
         assert difference(model, run, IMAGES) < 1e-5
     if kind != "state-dict":
-        assert made.opened.weights < weights_of(model)  # biases of dead channels are folded
-        assert weights_of(made.opened.model) <= made.opened.weights
+        assert made.opened.weights < living(model)  # biases of dead channels are folded
+        assert living(made.opened.model) <= made.opened.weights
     if kind in ("artifact", "onnx"):
         assert opened(made.path).figures == FIGURES
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_made_smaller_is_written_as_it_is_and_it_says_why(tmp_pat
     model = sparse()
     made = ship(model, IMAGES, tmp_path / "net")
     assert made.notes == ("The network is written as it is: it amplifies its rounding",)
-    assert made.opened.weights == weights_of(model)
+    assert made.opened.weights == living(model)
 
 
 @pytest.mark.parametrize(

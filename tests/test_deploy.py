@@ -215,6 +215,31 @@ def test_the_latency_lands_in_the_record_and_on_the_page(folder):
     assert repr(latency["sparse"]["p50"]) in csv
 
 
+def test_a_record_that_cannot_be_written_costs_the_latency_alone(folder, monkeypatch):
+    before = (folder / "results.json").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sparsepath.lab.deployment.write_json", full)
+    printed = deployed(str(folder), "--out", str(folder / "mine"))
+    assert "stay without the latency: [Errno 28] No space left on device" in printed
+    assert row(printed, "weights")
+    assert load(folder / "mine")
+    assert (folder / "results.json").read_bytes() == before
+
+
+def test_a_file_may_have_any_name(folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    for form in ("onnx", "state-dict", "pt2"):
+        deployed(str(folder), "--format", form, "--out", str(folder / form))
+    assert call("bench", str(folder / "onnx"), *BRIEF).exit_code == 0
+    said = refused("bench", str(folder / "state-dict"), *BRIEF)
+    assert "is no artifact of sparsepath: its format is 'pt'" in said
+    assert "cannot be read as safetensors" in refused("bench", str(folder / "pt2"), *BRIEF)
+
+
 def test_the_pages_command_is_one_that_works(folder):
     pytest.importorskip("plotly")
     assert call("report", str(folder), "--format", "html").exit_code == 0

@@ -137,7 +137,7 @@ def deploy_best(folder: Path) -> None:
         return
     try:
         found = deployed(folder, out=folder / BEST, effort=_effort(1, no_tune=True, quick=True))
-    except BadInput as error:
+    except (BadInput, OSError) as error:
         say(f"Nothing is deployed: {error}")
         return
     _show(folder, found)

@@ -33,7 +33,7 @@ def opened(path: Path) -> Opened:
     """The network in a file, every byte checked as far as its format allows."""
     if path.is_dir():
         raise BadInput(f"{str(path)!r} is a folder: give the file of a network.")
-    if path.suffix == ".onnx":
+    if path.suffix == ".onnx" or _looks_like_onnx(path):
         return _onnx(path)
     artifact = load(path)
     return of_model(artifact.model, artifact.figures)
@@ -51,6 +51,16 @@ def of_model(model: nn.Module, figures: Mapping[str, Any] | None = None) -> Open
 def living(model: nn.Module) -> int:
     """How many of a model's parameters are not zero."""
     return sum(int((weight != 0).sum()) for weight in model.parameters())
+
+
+def _looks_like_onnx(path: Path) -> bool:
+    """Whether it begins as a model of ONNX does, and not with the header of safetensors."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(9)
+    except OSError:
+        return False
+    return start[:1] == b"\x08" and start[8:] != b"{"
 
 
 def _onnx(path: Path) -> Opened:

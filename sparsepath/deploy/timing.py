@@ -1,5 +1,6 @@
 """How long calls take, where all that are compared take turns in one process."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -60,9 +61,7 @@ class Speed:
     def of(cls, batch: int, turns: list[list[float]]) -> "Speed":
         """Of every call that was timed."""
         calls = sorted(chain.from_iterable(turns))
-        return cls(
-            batch, statistics.median(calls), calls[min(len(calls) - 1, len(calls) * 95 // 100)]
-        )
+        return cls(batch, statistics.median(calls), calls[math.ceil(0.95 * len(calls)) - 1])
 
     @property
     def throughput(self) -> float:

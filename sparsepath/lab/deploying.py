@@ -9,7 +9,7 @@ from typing import Any
 from sparsepath.deploy.artifact import save
 from sparsepath.deploy.opened import of_model
 from sparsepath.deploy.runtimes import NAMES, eager
-from sparsepath.deploy.ship import Form, difference, ship
+from sparsepath.deploy.ship import Form, Shipped, difference, ship
 from sparsepath.deploy.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.tuning import machine
 from sparsepath.errors import BadInput
@@ -86,9 +86,14 @@ def deploy(
     (own,) = made.opened.runs(images, names=NAMES[:1], tune=False).values()
     assert not isinstance(own, str), "a file's own runtime takes it"
     with tempfile.TemporaryDirectory() as scratch:
-        measured = sides(_subjects(folder, found, made, Path(scratch)), images, (ONE, MANY), effort)
+        both = _subjects(folder, found, made, form=form, scratch=Path(scratch))
+        measured = sides(both, images, (ONE, MANY), effort)
     dense, deployed = measured["dense"], measured["deployed"]
-    keep_latency(folder, point, _latency(dense, deployed, effort, path.name))
+    notes = made.notes
+    try:
+        keep_latency(folder, point, _latency(dense, deployed, effort, path.name))
+    except (BadInput, OSError) as error:  # the file is there, and worth more than the note of it
+        notes = (*notes, f"The run's figures stay without the latency: {error}")
     return Deployed(
         path,
         str(record["name"]),
@@ -98,15 +103,17 @@ def deploy(
         difference(eager(found.sparse), own, images),
         dense_test,
         found.test(own),
-        made.notes,
+        notes,
     )
 
 
-def _subjects(folder: Path, found: Deployable, made: Any, scratch: Path) -> dict[str, Subject]:
-    """Both networks; what no fresh process can open as it was shipped is saved as an artifact."""
+def _subjects(
+    folder: Path, found: Deployable, made: Shipped, *, form: Form, scratch: Path
+) -> dict[str, Subject]:
+    """Both networks; for a file without an architecture a fresh process gets an artifact."""
     dense, sparse = scratch / "dense", made.path
     save(found.dense, dense)
-    if made.path.suffix == ".safetensors":
+    if form.format == "state-dict":
         sparse = scratch / "sparse"
         save(found.sparse, sparse)
     size = (folder / "dense.safetensors").stat().st_size

@@ -71,6 +71,8 @@ def finished_run(folder: Path) -> Record:
 def picked(record: Record, wish: Wish) -> Record:
     """The point that is wanted, or a sentence that names the nearest."""
     points: list[Record] = record["points"]
+    if not points:
+        raise BadInput(f"{record['name']!r} has no points: nothing can be deployed.")
     if wish.point is not None:
         if not 1 <= wish.point <= len(points):
             raise BadInput(

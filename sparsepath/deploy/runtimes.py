@@ -66,10 +66,16 @@ def eager(model: nn.Module) -> Run:
 def inductor(model: nn.Module, images: Tensor) -> Run | str:
     """torch.compile with frozen weights, compiled for each size of batch that it meets."""
     own = torch.compile(_turned(model), dynamic=False)
+    compiled: set[torch.Size] = set()
 
+    @torch.no_grad()
     def run(images: Tensor) -> Any:
-        with torch.no_grad(), torch._inductor.config.patch(freezing=True):
+        if images.shape in compiled:
             return own(_pixels_first(images))
+        with torch._inductor.config.patch(freezing=True):
+            result = own(_pixels_first(images))
+        compiled.add(images.shape)
+        return result
 
     try:
         run(images)

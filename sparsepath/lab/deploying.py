@@ -143,4 +143,5 @@ def _fastest(side: Side) -> Record | None:
         "p50": one[1].p50,
         "p95": one[1].p95,
         "throughput": many[1].throughput,
+        "throughput_runtime": many[0],
     }

@@ -90,7 +90,8 @@ def _point(source: Source, point: Record, *, dense: Record) -> dict[str, Any]:
         **figures,
         "kept": parameters - round(zero * parameters) if known else None,  # type: ignore[operator]
         **_bytes(dense, zero),
-        "latency_in": _runtimes(point),
+        "latency_in": _runtimes(point, "runtime"),
+        "throughput_in": _runtimes(point, "throughput_runtime"),
         "converged": point.get("converged"),
         "layers": dict((point.get("sparsity") or {}).get("zero_blocks") or {}),
         "residuals": [
@@ -108,10 +109,10 @@ def _point(source: Source, point: Record, *, dense: Record) -> dict[str, Any]:
     }
 
 
-def _runtimes(point: Record) -> list[str] | None:
+def _runtimes(point: Record, key: str) -> list[str] | None:
     """Where the point was fastest, and where the dense network was."""
     try:
-        return [str(point["latency"][which]["runtime"]) for which in ("sparse", "dense")]
+        return [str(point["latency"][which][key]) for which in ("sparse", "dense")]
     except (KeyError, TypeError):
         return None
 

@@ -329,8 +329,10 @@ def test_the_card_has_the_measured_latency_and_how_to_deploy(chromium, folder, r
     write_page([tmp_path], tmp_path / "report.html")
     load(chromium, tmp_path / "report.html")
     slide(chromium, "#point", 2)
-    said = "20.0 ms in sparsepath, 1.50x as fast as the dense network (30.0 ms in torch)"
+    said = "20.0 ms in sparsepath (dense 30.0 ms in torch)"
     assert text(chromium, "#card [data-figure=latency]") == said
+    said = "8,001 in sparsepath (dense 4,000 in onnxruntime)"
+    assert text(chromium, "#card [data-figure=throughput]") == said
     commands = "return [...document.querySelectorAll('#card code')].map((e) => e.textContent)"
     assert f"sparsepath deploy {tmp_path} --point 2" in chromium.execute_script(commands)
     slide(chromium, "#point", 1)

@@ -53,6 +53,8 @@ def test_the_measured_latency_is_shown_where_there_is_one():
     assert shown["latency_dense_seconds"] == 0.03
     assert shown["latency_speedup"] == pytest.approx(1.5)
     assert shown["latency_in"] == ["sparsepath", "torch"]
+    assert (shown["throughput"], shown["throughput_dense"]) == (8000.75, 4000.25)
+    assert shown["throughput_in"] == ["sparsepath", "onnxruntime"]
 
 
 def test_commands_are_quoted():

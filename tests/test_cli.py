@@ -34,7 +34,7 @@ def data(tmp_path_factory) -> Path:
 def finished(data, tmp_path_factory) -> tuple[Path, str]:
     """A finished run and what was printed."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    result = call("run", *tiny_options(data), "--out", str(folder))
+    result = call("run", "--no-deploy", *tiny_options(data), "--out", str(folder))
     assert result.exit_code == 0, result.output
     return folder, result.stdout
 
@@ -65,7 +65,7 @@ def test_run_prints_a_line_for_each_mu_the_table_and_where_everything_is(finishe
 
 def test_run_again_shows_the_same_table_at_once(data, finished):
     folder, printed = finished
-    again = call("run", *tiny_options(data), "--out", str(folder))
+    again = call("run", "--no-deploy", *tiny_options(data), "--out", str(folder))
     assert again.exit_code == 0
     assert printed[printed.index("run: digit-net") :] in again.stdout
 
@@ -82,7 +82,7 @@ def test_train_writes_the_dense_reference_and_path_starts_from_it(data, finished
     checkpoint = tmp_path / "dense" / "dense.safetensors"
     assert f"Written to {checkpoint}" in trained.stdout
     options = [*tiny_options(data), "--out", str(tmp_path / "path")]
-    walked = call("path", "--from", str(checkpoint), *options)
+    walked = call("path", "--no-deploy", "--from", str(checkpoint), *options)
     assert walked.exit_code == 0
     table = finished[1][finished[1].index("    1  ") : finished[1].index("In percent")]
     assert table in walked.stdout
@@ -150,7 +150,7 @@ def test_run_writes_the_page_and_says_where(finished):
 
 def test_a_run_without_plotly_goes_on_and_says_so_once(data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    result = call("run", *tiny_options(data), "--out", str(tmp_path / "run"))
+    result = call("run", "--no-deploy", *tiny_options(data), "--out", str(tmp_path / "run"))
     assert result.exit_code == 0
     said = "No report.html: The page needs plotly and jinja2: pip install 'sparsepath[report]'."
     assert result.stdout.splitlines().count(said) == 1
@@ -161,7 +161,7 @@ def test_a_run_without_plotly_goes_on_and_says_so_once(data, tmp_path, monkeypat
 def test_tensorboard_gets_what_the_live_line_shows(data, finished, tmp_path):
     pytest.importorskip("tensorboard")
     options = [*tiny_options(data), "--out", str(tmp_path / "run")]
-    result = call("run", *options, "--tensorboard", str(tmp_path / "board"))
+    result = call("run", "--no-deploy", *options, "--tensorboard", str(tmp_path / "board"))
     assert result.exit_code == 0, result.output
     assert list((tmp_path / "board").glob("events.out.tfevents.*"))
 
@@ -216,7 +216,7 @@ def test_options_come_before_the_settings_file(data, tmp_path):
 def test_the_written_settings_repeat_the_run(finished):
     folder, _ = finished
     settings = ["--settings", str(folder / "settings.toml"), "--out", str(folder)]
-    assert call("run", *settings).exit_code == 0
+    assert call("run", "--no-deploy", *settings).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_written(data, finis
 def test_the_dense_row_counts_the_zeros_it_starts_from(data, finished, tmp_path):
     options = [*tiny_options(data), "--out", str(tmp_path / "run")]
     sparse = finished[0] / "points" / "02.safetensors"
-    walked = call("path", "--from", str(sparse), *options)
+    walked = call("path", "--no-deploy", "--from", str(sparse), *options)
     assert walked.exit_code == 0
     record = json.loads((tmp_path / "run" / "results.json").read_text())
     before = json.loads((finished[0] / "results.json").read_text())["points"][1]["sparsity"]

@@ -76,7 +76,7 @@ def compact(
         wanted = _output(model, inputs)
         graph = without_dead_code(capture(model, inputs=len(inputs)))
         _refuse_untraceable(model, graph)
-        shapes = _shapes(graph, inputs)
+        shapes = reference.shapes(graph, inputs)
         host = _moved(graph, "cpu")
         fate = survivors(host, shapes, approximate=approximate, multiple=multiple)
         small = shrunk(host, shapes, fate)
@@ -122,16 +122,6 @@ def _refuse_untraceable(model: nn.Module, graph: Graph) -> None:
             f"This {type(model).__name__} cannot be made smaller: {graph.nodes[0].call.why}; "
             "it stays as it is, and can be used as before."
         )
-
-
-def _shapes(graph: Graph, inputs: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
-    shapes = {name: tuple(tensor.shape) for name, tensor in zip(graph.inputs, inputs, strict=True)}
-
-    def watch(node: Node, result: Any) -> None:
-        shapes[node.name] = tuple(result.shape) if isinstance(result, Tensor) else ()
-
-    reference.run(graph, *(x.clone() for x in inputs), watch=watch)
-    return shapes
 
 
 def _moved(graph: Graph, device: torch.device | str) -> Graph:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sparsepath.deploy import reference
 from sparsepath.deploy.graph import Graph, Node, Value, mapped
+from sparsepath.deploy.onnx_file import session
 
 Run = Callable[..., Any]
 
@@ -42,24 +43,16 @@ def in_onnxruntime(graph: Graph, example: Sequence[Tensor], threads: int) -> Run
     if any(x.dtype != torch.float32 for x in example):
         return None
     try:
-        import onnxruntime
+        from sparsepath.deploy.onnx_graph import onnx_for
 
-        from sparsepath.deploy.onnx_graph import onnx_model
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 4
-    try:
-        model = onnx_model(graph, [x.dim() for x in example])
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception:  # Inexpressible, or anything that its own checks dislike
+        opened = session(onnx_for(graph, example), threads=threads)
+    except Exception:  # not installed, Inexpressible, or anything that its own checks dislike
         return None
 
     def run(*inputs: Tensor) -> Any:
         plain = [x.detach().contiguous().numpy() for x in inputs]
         try:
-            results = session.run(list(graph.outputs), dict(zip(graph.inputs, plain, strict=True)))
+            results = opened.run(list(graph.outputs), dict(zip(graph.inputs, plain, strict=True)))
         except Exception:  # whatever it has against the inputs: torch takes them or says it better
             return reference.run(graph, *inputs)
         given = dict(zip(graph.outputs, results, strict=True))

@@ -1,8 +1,9 @@
 """A network for other programs: ONNX, torch's own .pt2, or a plain file of weights, each run once.
 
-ONNX is written from our own graph, with every length left open and batch norm folded, wherever the
-graph's operations have a translation; torch's dynamo exporter, which needs onnxscript and keeps
-more of torch's detail, serves the rest.
+ONNX is written from our own graph, with batch norm folded, wherever the graph's operations have a
+translation. Every length is left open, or that of the batch alone where an adaptive pool needs the
+others. Torch's dynamo exporter, which needs onnxscript and keeps more of torch's detail, serves the
+rest.
 """
 
 import importlib.util
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import mapped
+from sparsepath.deploy.onnx_file import runner, session
 from sparsepath.deploy.target import free, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
@@ -105,9 +107,9 @@ def _bytes(content: bytes) -> Write:
 
 def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     try:
-        import onnxruntime
+        import onnxruntime  # noqa: F401
 
-        from sparsepath.deploy.onnx_graph import Inexpressible, onnx_model
+        from sparsepath.deploy.onnx_graph import Inexpressible, onnx_for
     except ImportError as error:
         raise BadInput(
             f"Exporting to ONNX needs {error.name}: pip install 'sparsepath[onnx]'."
@@ -115,19 +117,10 @@ def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     if any(x.dtype != torch.float32 for x in inputs):
         raise BadInput(f"ONNX is exported in float32, not {inputs[0].dtype}: call float() first.")
     try:
-        content = onnx_model(folded(capture(model, inputs=len(inputs))), [x.dim() for x in inputs])
+        content = onnx_for(folded(capture(model, inputs=len(inputs))), inputs)
     except Inexpressible as error:
         content = _by_dynamo(model, inputs, str(error))
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    names = [given.name for given in session.get_inputs()]
-
-    def run(*batch: Tensor) -> Any:
-        arrays = {name: x.numpy() for name, x in zip(names, batch, strict=True)}
-        return [torch.from_numpy(x) for x in session.run(None, arrays)]
-
-    return _bytes(content), run
+    return _bytes(content), runner(session(content))
 
 
 def _by_dynamo(model: nn.Module, inputs: Sequence[Tensor], why: str) -> bytes:

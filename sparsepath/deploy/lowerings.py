@@ -10,6 +10,7 @@ from sparsepath.deploy.graph import Node
 from sparsepath.deploy.kernels import Conv, Linear, Pair
 from sparsepath.deploy.lower import Builder, Place, Unfit, lowers
 from sparsepath.deploy.maps import Map, Plain
+from sparsepath.deploy.pools import alike
 from sparsepath.deploy.program import Clamp
 
 CLAMPS: Mapping[str | None, Clamp] = {None: (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0)}
@@ -106,12 +107,14 @@ def _adaptive_pool(builder: Builder, node: Node) -> Place:
     size = [now if n is None else int(str(n)) for n, now in zip(wanted, _size(source), strict=True)]
     if size == [1, 1] and node.op == "adaptive_avg_pool":
         return Plain(builder.program.mean(source).slot, (source.channels, 1, 1))
-    if any(now % n for n, now in zip(size, _size(source), strict=True)):
-        raise Unfit("its windows differ in size")
-    window = _pair([now // n for n, now in zip(size, _size(source), strict=True)])
+    found = [alike(now, n) for n, now in zip(size, _size(source), strict=True)]
+    known = [pair for pair in found if pair is not None]
+    if len(known) < len(found):
+        raise Unfit("its windows differ")
+    window, stride = (_pair(numbers) for numbers in zip(*known, strict=True))
     if node.op == "adaptive_max_pool":
-        return builder.program.max_pool(source, window, stride=window, into=builder.into(node))
-    return builder.program.avg_pool(source, window, stride=window, into=builder.into(node))
+        return builder.program.max_pool(source, window, stride=stride, into=builder.into(node))
+    return builder.program.avg_pool(source, window, stride=stride, into=builder.into(node))
 
 
 @lowers("mean")

@@ -8,7 +8,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
+from sparsepath.deploy import reference
 from sparsepath.deploy.graph import Graph, Node
+from sparsepath.deploy.pools import with_plain_pools
 
 OPSET = 17
 
@@ -36,8 +38,26 @@ class _Model:
         return output
 
 
-def onnx_model(graph: Graph, ranks: Sequence[int]) -> bytes:
-    """The graph as a serialised ONNX model with every length left open, or Inexpressible."""
+def onnx_for(graph: Graph, inputs: Sequence[Tensor]) -> bytes:
+    """The graph as an ONNX model that leaves lengths open: all, or if it must be the batch alone.
+
+    Adaptive pools have no counterpart at every size, but most have one at the size of the inputs.
+    """
+    ranks = [x.dim() for x in inputs]
+    try:
+        return onnx_model(graph, ranks)
+    except Inexpressible:
+        plain = with_plain_pools(graph, reference.shapes(graph, inputs))
+        return onnx_model(plain, ranks, lengths=[tuple(x.shape[1:]) for x in inputs])
+
+
+def onnx_model(
+    graph: Graph, ranks: Sequence[int], *, lengths: Sequence[tuple[int, ...]] | None = None
+) -> bytes:
+    """The graph as a serialised ONNX model, or Inexpressible.
+
+    Every length is left open, but for those after the first where they are given.
+    """
     model = _Model()
     for node in graph:
         if node.op not in WRITERS:
@@ -46,11 +66,12 @@ def onnx_model(graph: Graph, ranks: Sequence[int]) -> bytes:
         if _fused(node):
             _write_fused(model, node, name)
     names = [f"axis{place}" for place in range(8)]
+    fixed = lengths or [()] * len(ranks)
     inputs = [
         helper.make_tensor_value_info(
-            name, TensorProto.FLOAT, [f"{name}:{n}" for n in names[:rank]]
+            name, TensorProto.FLOAT, [f"{name}:{n}" for n in names[: rank - len(known)]] + [*known]
         )
-        for name, rank in zip(graph.inputs, ranks, strict=True)
+        for name, rank, known in zip(graph.inputs, ranks, fixed, strict=True)
     ]
     outputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in graph.outputs

@@ -26,6 +26,17 @@ def run(graph: Graph, *inputs: Any, watch: Watch | None = None) -> Any:
     return walk(graph, inputs, step)
 
 
+def shapes(graph: Graph, inputs: Sequence[torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of the graph for these inputs, () for what is none."""
+    found = {name: tuple(tensor.shape) for name, tensor in zip(graph.inputs, inputs, strict=True)}
+
+    def watch(node: Node, result: Any) -> None:
+        found[node.name] = tuple(result.shape) if isinstance(result, torch.Tensor) else ()
+
+    run(graph, *(x.clone() for x in inputs), watch=watch)  # it may change them
+    return found
+
+
 def walk(graph: Graph, inputs: Sequence[Any], step: Run) -> Any:
     """What the graph gives where `step` runs each node, from it and its inputs to its result."""
     if len(inputs) != len(graph.inputs):

@@ -16,7 +16,7 @@ from sparsepath.deploy.capture import capture
 from sparsepath.deploy.choices import Weights
 from sparsepath.deploy.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.fold import folded
-from sparsepath.deploy.graph import Graph, Node, mapped
+from sparsepath.deploy.graph import Graph, mapped
 from sparsepath.deploy.inputs import checked_example, checked_inputs, checked_model
 from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.plan import MANY, ONE, Plan, Planner
@@ -140,12 +140,7 @@ class Runtime:
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by running it once in torch."""
-        shapes = {name: tuple(x.shape) for name, x in zip(self._graph.inputs, inputs, strict=True)}
-
-        def watch(node: Node, result: Any) -> None:
-            shapes[node.name] = tuple(result.shape) if isinstance(result, Tensor) else ()
-
-        _said(inputs, lambda: reference.run(self._graph, *inputs, watch=watch))
+        shapes: Shapes = _said(inputs, lambda: reference.shapes(self._graph, inputs))
         return shapes
 
     def _plan(self, batch: int) -> Plan:

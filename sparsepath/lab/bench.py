@@ -100,7 +100,7 @@ class Bench:
             )
         # In this memory order convolutions on the CPU take two thirds of the time.
         self.model = network.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.digests = {"data": _digest(data)}
+        self.digests = {"data": digest_of(data)}
         if settings.checkpoint is not None:
             checkpoint = Path(settings.checkpoint)
             self.digests["checkpoint"] = load_checkpoint(self.model, checkpoint)
@@ -152,7 +152,7 @@ class Bench:
         return {"sparsepath": json.dumps(about)}
 
 
-def _digest(data: Data) -> str:
+def digest_of(data: Data) -> str:
     """What tells this data from any other."""
     digest = hashlib.sha256()
     for split in (data.train, data.validation, data.test):

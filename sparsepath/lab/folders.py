@@ -101,9 +101,14 @@ def chosen(record: Record, tolerance: float) -> int | None:
     dense, points = record["dense"], record["points"]
     if dense is None:
         return None
-    good = [p for p in points if p["validation"] >= dense["validation"] - tolerance - 1e-12]
-    best = max(good, key=lambda p: p["sparsity"]["of_blocks"], default=None)
+    best = sparsest(points, dense["validation"] - tolerance)
     return None if best is None else best["index"]
+
+
+def sparsest(points: Sequence[Record], floor: float) -> Record | None:
+    """The point with the most zero blocks among those of at least this accuracy in validation."""
+    good = [point for point in points if point["validation"] >= floor - 1e-12]
+    return max(good, key=lambda point: point["sparsity"]["of_blocks"], default=None)
 
 
 def circumstances(device: torch.device) -> Record:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.tables import Show, as_text, cell, finite, full_table
+from sparsepath.report.tables import Show, as_text, cell, finite, full_table, latency_gain
 
 Formatter = Callable[[Sequence[Record]], str]
 
@@ -23,8 +23,12 @@ FIGURES: Mapping[str, Callable[[Record], object]] = MappingProxyType(
         "zero_of_model": lambda r: r["sparsity"]["of_model"],
         "macs": lambda r: r["macs"]["sparse"],
         "macs_speedup": lambda r: r["macs"]["speedup"],
-        "latency_seconds": lambda r: r["latency"]["sparse"],
-        "latency_speedup": lambda r: r["latency"]["dense"] / r["latency"]["sparse"],
+        "latency_seconds": lambda r: r["latency"]["sparse"]["p50"],
+        "latency_p95_seconds": lambda r: r["latency"]["sparse"]["p95"],
+        "latency_dense_seconds": lambda r: r["latency"]["dense"]["p50"],
+        "latency_speedup": latency_gain,
+        "throughput": lambda r: r["latency"]["sparse"]["throughput"],
+        "throughput_dense": lambda r: r["latency"]["dense"]["throughput"],
         "epochs": lambda r: r["epochs"],
         "iterations": lambda r: r["iterations"],
         "primal": lambda r: r["residuals"][-1]["primal"],

@@ -25,15 +25,15 @@ SCRIPTS = ("start", "draw", "curve", "card", "layers", "convergence", "compare",
 NEEDS = "The page needs plotly and jinja2: pip install 'sparsepath[report]'."
 
 
-def write_page(folders: Sequence[Path], place: Path, *, deploy: bool = False) -> None:
+def write_page(folders: Sequence[Path], place: Path) -> None:
     """Write the page of one run, or of several side by side."""
     sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
-    write_text(place, page(sources, deploy=deploy))
+    write_text(place, page(sources))
 
 
-def page(sources: Sequence[Source], *, deploy: bool = False) -> str:
+def page(sources: Sequence[Source]) -> str:
     """The page itself."""
-    shown = view(sources, deploy=deploy)
+    shown = view(sources)
     maps = [block_maps(source.folder, source.record) for source in sources]
     fill = _template()
     bare = fill(sources, shown)
@@ -97,9 +97,9 @@ def in_script(content: object) -> str:
 class PageWatch(Watch):
     """Rewrites the page whenever a run has something new to show."""
 
-    def __init__(self, say: Callable[[str], None], *, deploy: bool = False) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         """Say once why there is no page, if there can be none; the run goes on without it."""
-        self._say, self._deploy = say, deploy
+        self._say = say
         self._folder = Path()
         self._possible = True
 
@@ -122,7 +122,7 @@ class PageWatch(Watch):
         if not self._possible:
             return
         try:
-            write_page([folder], folder / NAME, deploy=self._deploy)
+            write_page([folder], folder / NAME)
         except (BadInput, OSError) as error:
             self._possible = False
             self._say(f"No {NAME}: {error}")

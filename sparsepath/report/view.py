@@ -26,12 +26,12 @@ class Source:
     losses: Losses
 
 
-def view(sources: Sequence[Source], *, deploy: bool = False) -> dict[str, Any]:
+def view(sources: Sequence[Source]) -> dict[str, Any]:
     """The figures of all runs, and the groups in which they are compared."""
     records = [source.record for source in sources]
     groups = grouped(records)
     return {
-        "runs": [_run(source, deploy=deploy) for source in sources],
+        "runs": [_run(source) for source in sources],
         "groups": [
             {
                 "label": label,
@@ -48,7 +48,7 @@ LAST = ("primal", "dual", "flipped")
 """Figures of the last iteration, which a page has with those of all iterations."""
 
 
-def _run(source: Source, *, deploy: bool) -> dict[str, Any]:
+def _run(source: Source) -> dict[str, Any]:
     record = source.record
     dense = record["dense"] or {}
     settings = record["settings"]
@@ -66,7 +66,7 @@ def _run(source: Source, *, deploy: bool) -> dict[str, Any]:
         "layers": dict(dense.get("blocks") or {}),
         "dense": {**_figures(dense), "kept": finite(dense.get("parameters")), **_bytes(dense, 0.0)},
         "points": [_known(_point(source, point, dense=dense)) for point in record["points"]],
-        "commands": {} if source.folder.is_file() else commands(source, deploy=deploy),
+        "commands": {} if source.folder.is_file() else commands(source),
         "judged_by": _judge(record["points"]),
     }
 
@@ -90,6 +90,8 @@ def _point(source: Source, point: Record, *, dense: Record) -> dict[str, Any]:
         **figures,
         "kept": parameters - round(zero * parameters) if known else None,  # type: ignore[operator]
         **_bytes(dense, zero),
+        "latency_in": _runtimes(point, "runtime"),
+        "throughput_in": _runtimes(point, "throughput_runtime"),
         "converged": point.get("converged"),
         "layers": dict((point.get("sparsity") or {}).get("zero_blocks") or {}),
         "residuals": [
@@ -107,6 +109,14 @@ def _point(source: Source, point: Record, *, dense: Record) -> dict[str, Any]:
     }
 
 
+def _runtimes(point: Record, key: str) -> list[str] | None:
+    """Where the point was fastest, and where the dense network was."""
+    try:
+        return [str(point["latency"][which][key]) for which in ("sparse", "dense")]
+    except (KeyError, TypeError):
+        return None
+
+
 def _bytes(dense: Record, zero: float | None) -> dict[str, int | None]:
     """Bytes of the weights that are not zero, and where there are zeros one bit for each block."""
     parameters = finite(dense.get("parameters"))
@@ -117,7 +127,7 @@ def _bytes(dense: Record, zero: float | None) -> dict[str, int | None]:
     return {"bytes": BYTES * kept + math.ceil(blocks / 8)}
 
 
-def commands(source: Source, *, deploy: bool) -> dict[str, list[str]]:
+def commands(source: Source) -> dict[str, list[str]]:
     """How to use a point: what stands before and after its number.
 
     For the weights' file the number has two digits, as there.
@@ -126,13 +136,11 @@ def commands(source: Source, *, deploy: bool) -> dict[str, list[str]]:
     settings = source.record["settings"]
     about = f"--network {shlex.quote(settings['network'])} --data {shlex.quote(settings['data'])}"
     before, _, after = shlex.quote(f"{weights}/@.safetensors").rpartition("@")
-    found = {
+    return {
+        "Deploy": [f"sparsepath deploy {shlex.quote(str(source.folder))} --point ", ""],
         "Weights": [f"{weights}/", ".safetensors"],
         "Walk on from it": [f"sparsepath path --from {before}", f"{after} {about}"],
     }
-    if deploy:
-        found["Deploy"] = [f"sparsepath deploy {shlex.quote(str(source.folder))} --point ", ""]
-    return found
 
 
 def _short(value: object) -> float | None:

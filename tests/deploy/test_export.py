@@ -48,6 +48,28 @@ def test_onnx_gives_the_same_at_any_batch(model, tmp_path):
                 close(onnx_run(made.path, images), model(images))
 
 
+@pytest.mark.parametrize("pool", [nn.AdaptiveMaxPool2d(3), nn.AdaptiveAvgPool2d((3, None))])
+def test_an_adaptive_pool_is_written_for_the_size_of_the_example(pool, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    model = scrambled(nn.Sequential(nn.Conv2d(3, 4, 3), pool, nn.Conv2d(4, 2, 1)))
+    images = torch.randn(2, 3, 9, 9)  # its windows are 3 wide, 2 apart
+    made = export(model, images, tmp_path / "net.onnx")
+    for batch in (1, 5):
+        images = torch.randn(batch, 3, 9, 9)
+        close(onnx_run(made.path, images), model(images).detach())
+    with pytest.raises(Exception, match="Got: 13 Expected: 9"):
+        onnx_run(made.path, torch.randn(1, 3, 13, 13))
+
+
+def test_an_adaptive_pool_of_uneven_windows_is_not_written(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveMaxPool2d(3))
+    with pytest.raises(BadInput, match="'1' pools to another size than 1: install onnxscript"):
+        export(model, torch.randn(2, 3, 10, 10), tmp_path / "net.onnx")
+
+
 def test_dynamo_serves_what_our_writer_does_not_know(tmp_path):
     pytest.importorskip("onnxscript")
     model = scrambled(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Softplus(), nn.Conv2d(4, 2, 3)))

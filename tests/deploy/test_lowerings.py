@@ -38,6 +38,8 @@ NATIVE = {
     "global pool": nn.AdaptiveAvgPool2d(1),
     "global max": nn.AdaptiveMaxPool2d(1),
     "kept size": nn.AdaptiveAvgPool2d((None, 1)),
+    "windows that overlap": nn.AdaptiveMaxPool2d(7),
+    "mean windows that overlap": nn.AdaptiveAvgPool2d((7, 4)),
     "every other pixel": of(lambda x: x[:, :, ::2, ::3]),
     "every other row": of(lambda x: x[:, :, ::2]),
     "zero maps behind": of(lambda x: nn.functional.pad(x, (0, 0, 0, 0, 0, 3))),

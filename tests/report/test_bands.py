@@ -1,9 +1,12 @@
 """Groups of runs that differ in their seed alone, and the bands between them."""
 
 import pytest
+from peers import walk
 from records import point, record, walked
 
+from sparsepath.lab.experiments import comparisons, t_test
 from sparsepath.report.bands import band, grouped, labels
+from sparsepath.report.walked import as_run
 
 
 def curve(*pairs):
@@ -49,3 +52,61 @@ def test_points_without_their_figures_are_passed_over():
     torn["points"][1]["test"] = None
     found = band([torn, curve((0.2, 1.0), (0.6, 0.8))], "test")
     assert found["mean"] == pytest.approx([1.0, 0.8])
+
+
+def test_of_several_points_with_as_many_zeros_the_last_counts():
+    stuck = curve((0.2, 0.7), (0.2, 0.9), (0.4, 0.5))
+    assert band([stuck, stuck], "test")["mean"] == pytest.approx([0.9, 0.5])
+
+
+def walks(jobs):
+    return [as_run(walk(job), job.name) for job in jobs]
+
+
+def test_peers_are_series_of_their_own_beside_l0_and_l1():
+    runs = walks([job for arm in comparisons("cnn", seeds=3).values() for job in arm])
+    groups = grouped(runs)
+    assert labels(runs, groups) == [
+        "l0, 3 runs",
+        "l1, 3 runs",
+        "magnitude, gradual, 3 runs",
+        "magnitude, gradual-late, 3 runs",
+        "ssl, 3 runs",
+        "fine-tuning, 3 runs",
+        "magnitude, one-shot, 12 runs",
+    ]
+    for group in groups:
+        assert {runs[n]["settings"]["seed"] for n in group} == {0, 1, 2}
+    bands = [band([runs[n] for n in group], "test") for group in groups]
+    assert [len(found["x"]) for found in bands] == [7, 7, 7, 7, 7, 2, 4]
+    for found in bands:
+        for mean, low, high in zip(found["mean"], found["low"], found["high"], strict=True):
+            assert high - low == pytest.approx(0.002)
+            assert mean == pytest.approx((high + low) / 2)
+
+
+def test_a_method_without_zeros_is_a_level_after_its_last_epoch():
+    runs = walks(comparisons("cnn", seeds=2)["fine-tuning"])
+    found = band(runs, "test")
+    assert found["x"] == [0.0, 1.0]
+    assert found["mean"] == pytest.approx(2 * [0.9 - 0.06 - 0.0005])
+    assert band(runs[:1], "test")["high"] == pytest.approx(2 * [0.84])
+
+
+def test_the_pairs_of_a_t_test_are_grouped_by_their_dense_network():
+    runs = walks(t_test(pairs=2, networks=1))
+    assert labels(runs, grouped(runs)) == [
+        "l0, variant 0, 2 runs",
+        "fine-tuning, variant 0, 2 runs",
+        "l0, variant 1",
+        "fine-tuning, variant 1",
+    ]
+
+
+def test_walks_that_their_names_do_not_tell_apart_are_told_by_their_settings():
+    runs = walks([job for net in ("cnn", "nin") for job in comparisons(net, seeds=1)["l0"]])
+    assert labels(runs, grouped(runs)) == ["l0, network cnn", "l0, network nin"]
+    other = walks(comparisons("cnn", seeds=1)["l0"])
+    other[0]["settings"]["rho"] = 7.0
+    runs = [*walks(comparisons("cnn", seeds=1)["l0"]), *other]
+    assert labels(runs, grouped(runs)) == ["l0, rho 0.1", "l0, rho 7.0"]

@@ -6,8 +6,11 @@ import re
 import numpy as np
 import pytest
 from browser import browsing, load, prefer
+from peers import walk
+from records import LATENCY
 from tiny import tiny_data, tiny_settings
 
+from sparsepath.lab.experiments import comparisons
 from sparsepath.lab.runs import execute
 from sparsepath.report import page as page_module
 from sparsepath.report.losses import LossLog
@@ -289,6 +292,51 @@ def test_several_runs_are_compared_and_a_name_is_only_a_name(chromium, folder, r
     assert text(chromium, "#map").startswith("There are no weights")
     opened = "return [...document.querySelectorAll('details.table')].map((table) => table.open)"
     assert chromium.execute_script(opened) == [False, False, True]
+
+
+def test_peers_are_drawn_as_bands_beside_l0_and_l1(chromium, tmp_path):
+    files = []
+    for job in (job for arm in comparisons("cnn", seeds=2).values() for job in arm):
+        files.append(tmp_path / f"{job.name}.json")
+        files[-1].write_text(json.dumps(walk(job)))
+    write_page(files, tmp_path / "all.html")
+    complaints(chromium)
+    load(chromium, tmp_path / "all.html")
+    assert complaints(chromium) == []
+    script = (
+        "return document.getElementById('runs').data.filter((t) => t.mode === 'lines' && t.name)"
+    )
+    lines = chromium.execute_script(f"{script}.map((t) => [t.name, t.x.length, t.y[0], t.line])")
+    assert [name for name, *_ in lines] == [
+        "l0, 2 runs",
+        "l1, 2 runs",
+        "magnitude, gradual, 2 runs",
+        "magnitude, gradual-late, 2 runs",
+        "ssl, 2 runs",
+        "fine-tuning, 2 runs",
+        "magnitude, one-shot, 8 runs",
+    ]
+    assert [length for _, length, *_ in lines] == [7, 7, 7, 7, 7, 2, 4]
+    assert lines[0][2] == pytest.approx(100 * (0.9 - 0.0005))
+    styles = {(line["color"], line["dash"]) for *_, line in lines}
+    assert len(styles) == len(lines)
+
+
+def test_the_card_has_the_measured_latency_and_how_to_deploy(chromium, folder, results, tmp_path):
+    timed = json.loads(json.dumps(results))
+    timed["points"][1]["latency"] = LATENCY
+    (tmp_path / "results.json").write_text(json.dumps(timed))
+    write_page([tmp_path], tmp_path / "report.html")
+    load(chromium, tmp_path / "report.html")
+    slide(chromium, "#point", 2)
+    said = "20.0 ms in sparsepath (dense 30.0 ms in torch)"
+    assert text(chromium, "#card [data-figure=latency]") == said
+    said = "8,001 in sparsepath (dense 4,000 in onnxruntime)"
+    assert text(chromium, "#card [data-figure=throughput]") == said
+    commands = "return [...document.querySelectorAll('#card code')].map((e) => e.textContent)"
+    assert f"sparsepath deploy {tmp_path} --point 2" in chromium.execute_script(commands)
+    slide(chromium, "#point", 1)
+    assert not chromium.execute_script("return document.querySelector('[data-figure=latency]')")
 
 
 def test_a_layer_of_a_hundred_thousand_blocks_is_drawn(chromium, results, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from records import point, record, walked
+from records import LATENCY, point, record, walked
 
 from sparsepath.errors import BadInput
 from sparsepath.report.formats import FORMATS, as_csv, as_json
@@ -44,7 +44,7 @@ def test_csv_of_several_runs_names_each():
 def test_the_full_table_has_the_theoretical_and_where_there_is_one_the_measured_speed_up():
     assert full_table(record()).rows[2][-2] == "2.00x"
     assert "measured" not in full_table(record()).titles
-    timed = {**record()["points"][0], "latency": {"dense": 0.03, "sparse": 0.02}}
+    timed = {**record()["points"][0], "latency": LATENCY}
     table = full_table(record(points=[timed]))
     assert dict(zip(table.titles, table.rows[1], strict=True))["measured"] == "1.50x"
     assert dict(zip(table.titles, table.rows[0], strict=True))["measured"] == "-"

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from records import record, walked
+from records import LATENCY, record, walked
 
 from sparsepath.errors import BadInput
 from sparsepath.report import page as page_module
@@ -47,24 +47,27 @@ def test_weights_and_bytes_are_those_that_are_not_zero():
 
 
 def test_the_measured_latency_is_shown_where_there_is_one():
-    timed = {**record()["points"][0], "latency": {"dense": 0.03, "sparse": 0.02}}
+    timed = {**record()["points"][0], "latency": LATENCY}
     shown = view([source(record(points=[timed]))])["runs"][0]["points"][0]
     assert shown["latency_seconds"] == 0.02
+    assert shown["latency_dense_seconds"] == 0.03
     assert shown["latency_speedup"] == pytest.approx(1.5)
+    assert shown["latency_in"] == ["sparsepath", "torch"]
+    assert (shown["throughput"], shown["throughput_dense"]) == (8000.75, 4000.25)
+    assert shown["throughput_in"] == ["sparsepath", "onnxruntime"]
 
 
-def test_commands_are_quoted_and_name_deploy_only_where_there_is_such_a_command():
+def test_commands_are_quoted():
     folder = "my runs/it's @ home"
     (plain,) = view([source(record(), folder)])["runs"]
-    assert set(plain["commands"]) == {"Weights", "Walk on from it"}
+    assert set(plain["commands"]) == {"Deploy", "Weights", "Walk on from it"}
     before, after = plain["commands"]["Walk on from it"]
     assert before + "02" + after == (
         "sparsepath path --from 'my runs/it'\"'\"'s @ home/points/02.safetensors' "
         "--network digit-net --data digits"
     )
-    (deployed,) = view([source(record(), folder)], deploy=True)["runs"]
-    assert "2".join(deployed["commands"]["Deploy"]).startswith("sparsepath deploy 'my runs/")
-    assert "2".join(deployed["commands"]["Deploy"]).endswith("--point 2")
+    deploy = "2".join(plain["commands"]["Deploy"])
+    assert deploy == "sparsepath deploy 'my runs/it'\"'\"'s @ home' --point 2"
 
 
 def test_every_iteration_has_the_loss_of_its_last_epoch():

@@ -17,7 +17,9 @@ function fillCard() {
   figureRow(list, "MACs", "macs", `${count(point.macs)}, ${times(point.macs_speedup)} fewer`);
   figureRow(list, "bytes, about", "bytes", against(point.bytes, run.dense.bytes, bytes));
   if (point.latency_seconds != null) {
-    figureRow(list, "measured latency", "latency", `${milliseconds(point.latency_seconds)}, ${times(point.latency_speedup)} faster`);
+    const beside = (ours, dense, runtimes) => `${ours} in ${runtimes?.[0] || MISSING} (dense ${dense} in ${runtimes?.[1] || MISSING})`;
+    figureRow(list, "measured latency", "latency", beside(milliseconds(point.latency_seconds), milliseconds(point.latency_dense_seconds), point.latency_in));
+    figureRow(list, "images a second", "throughput", beside(count(Math.round(point.throughput)), count(Math.round(point.throughput_dense)), point.throughput_in));
   }
   figureRow(list, "residuals", "residuals", `primal ${brief(last.primal)}, dual ${brief(last.dual)}`);
   figureRow(list, "iterations", "iterations", `${count(point.iterations)}${point.converged ? ", converged" : ""}`);

@@ -1,0 +1,60 @@
+"""The commands of experiments: download and reproduce."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparsepath.cli.speech import AGAIN, Debug, console, say, sentences
+from sparsepath.errors import BadInput
+
+
+def download(
+    name: Annotated[str, typer.Argument(metavar="DATA", help="cifar10, cifar100 or svhn.")],
+    folder: Annotated[
+        Path | None, typer.Option("--to", help="where to (default: data/ and its name)")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Fetch a data set's official files, checked; run it again after a stop, and it goes on."""
+    with sentences(debug, stopped=AGAIN):
+        from sparsepath.lab.download import download as fetch
+        from sparsepath.lab.official import SOURCES
+        from sparsepath.report.transfer import transfer
+
+        if name not in SOURCES:
+            raise BadInput(f"There is no download of {name!r}; choose one of {', '.join(SOURCES)}.")
+        place = folder or Path("data", name)
+        with transfer(console) as seen:
+            fetch(SOURCES[name], place, seen=seen)
+        say(f"Checked and complete: use it with --data {place}.")
+
+
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="cifar10, cifar100, svhn, comparisons, t-test, or all of them."
+        ),
+    ],
+    data: Annotated[
+        Path, typer.Option("--data", help="where cifar10, cifar100 and svhn are, or their .npz")
+    ] = Path("data"),
+    folder: Annotated[
+        Path, typer.Option("--out", help="where dense networks, paths and records go")
+    ] = Path("reproduction"),
+    minutes: Annotated[
+        float, typer.Option("--minutes", help="stop then; the same command goes on from there")
+    ] = float("inf"),
+    device: Annotated[str, typer.Option("--device", help="a GPU, such as cuda:1")] = "cuda",
+    debug: Debug = False,
+) -> None:
+    """Run the paper's experiments on a GPU: its paths, the comparisons, the t-test.
+
+    Whatever is done already is kept, and a stopped walk goes on, on this machine or another.
+    """
+    with sentences(debug, stopped=AGAIN):
+        from sparsepath.lab.reproduce import reproduce as run_experiments
+
+        done = run_experiments(what, data=data, folder=folder, minutes=minutes, device=device)
+        say(f"{'Done' if done else AGAIN[:-1]}: the records are in {folder}.")

@@ -1,0 +1,98 @@
+"""The commands that show what there is: report, show and runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparsepath.cli.speech import Debug, console, say, sentences
+from sparsepath.errors import BadInput
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, or JSON records of reproduced paths."
+        ),
+    ],
+    layout: Annotated[
+        str,
+        typer.Option("--format", help="text, markdown, latex, csv, json (every figure) or html."),
+    ] = "text",
+    figure: Annotated[
+        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG or SVG.")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Also draw every view into this folder, as PNG and SVG."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where html goes (default: report.html in the first run)."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Show runs, finished or not, as tables or as a page that compares them."""
+    with sentences(debug):
+        from sparsepath.report.figures import curve
+        from sparsepath.report.formats import FORMATS
+        from sparsepath.report.page import NAME, write_page
+        from sparsepath.report.pictures import write_pictures
+        from sparsepath.report.reading import read_run
+
+        if layout not in (*FORMATS, "html"):
+            known = ", ".join((*FORMATS, "html"))
+            raise BadInput(f"There is no format {layout!r}; choose one of {known}.")
+        if (figure or figures) and len(folders) > 1:
+            option = "--figure draws" if figure else "--figures draws"
+            raise BadInput(f"{option} one run, not {len(folders)}: give one folder.")
+        records = [read_run(folder) for folder in folders]
+        if layout == "html":
+            first = folders[0]
+            place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
+            write_page(folders, place)
+            say(f"Written to {place}.")
+        else:
+            say(FORMATS[layout](records))
+        if figure is not None:
+            curve(records[0], figure)
+        if figures is not None:
+            write_pictures(records[0], figures)
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    debug: Debug = False,
+) -> None:
+    """Show one run in the terminal: its table and its curve."""
+    with sentences(debug):
+        from sparsepath.report.reading import read_run
+        from sparsepath.report.terminal import marks_for
+        from sparsepath.report.terminal import show as shown
+
+        say(shown(read_run(folder), marks=marks_for(console.encoding)))
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"),
+    debug: Debug = False,
+) -> None:
+    """List the runs in a folder with their best figures and how far each has come."""
+    with sentences(debug):
+        from sparsepath.lab.folders import sorted_runs
+        from sparsepath.report.overview import overview
+        from sparsepath.report.reading import read_run
+
+        found = sorted_runs(folder)
+        if not found:
+            raise BadInput(f"There are no runs in {str(folder)!r}.")
+        records, damaged = [], []
+        for run_folder in found:
+            try:
+                records.append(read_run(run_folder))
+            except BadInput as error:  # one damaged run must not hide the others
+                damaged.append(f"{run_folder.name}: {error}")
+        table = overview(records)
+        parts = [table.text(), table.note] if records else []
+        say("\n\n".join([*parts, *damaged]))

@@ -1,0 +1,147 @@
+"""Deploying a point of a run: written, loaded again, measured beside the dense network, noted."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparsepath.deploy.artifact import save
+from sparsepath.deploy.opened import of_model
+from sparsepath.deploy.runtimes import NAMES, eager
+from sparsepath.deploy.ship import Form, Shipped, difference, ship
+from sparsepath.deploy.sides import Effort, Side, Subject, sides
+from sparsepath.deploy.tuning import machine
+from sparsepath.errors import BadInput
+from sparsepath.lab.deployment import (
+    Deployable,
+    Wish,
+    deployable,
+    finished_run,
+    keep_latency,
+    picked,
+)
+from sparsepath.lab.folders import Record
+
+ONE, MANY = 1, 64
+"""The batches that are measured: latency at one image, throughput at many."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What the file holds and how it compares with the dense network."""
+
+    path: Path
+    run: str
+    point: int
+    """from 1"""
+    dense: Side
+    deployed: Side
+    difference: float
+    """max |difference| between the file and the sparse network, of max |output|"""
+    dense_test: float
+    test: float
+    """of the loaded file, measured again"""
+    notes: tuple[str, ...]
+
+
+def deploy(
+    folder: Path,
+    *,
+    wish: Wish | None = None,
+    form: Form | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    effort: Effort | None = None,
+) -> Deployed:
+    """Deploy a point; its file lies in the run's folder unless told otherwise."""
+    form, effort = form or Form(), effort or Effort()
+    record = finished_run(folder)
+    try:
+        point = picked(record, wish or Wish())
+        number = point["index"] + 1
+        path = out or folder / f"point-{number:02d}{form.ending}"
+        if path.exists() and not path.is_dir() and not force:
+            raise BadInput(
+                f"{str(path)!r} exists: choose another with --out, or replace it with --force."
+            )
+        found = deployable(folder, record, point)
+        dense_test = float(record["dense"]["test"])
+    except (KeyError, TypeError) as error:
+        raise BadInput(
+            f"The figures of the run in {str(folder)!r} are damaged ({type(error).__name__}: "
+            f"{error}); restore them."
+        ) from error
+    images = found.images(MANY)
+    made = ship(
+        found.sparse,
+        images,
+        path,
+        form=form,
+        calibration=found.calibration(),
+        train=found.train,
+        figures=found.figures,
+        force=force,
+    )
+    (own,) = made.opened.runs(images, names=NAMES[:1], tune=False).values()
+    assert not isinstance(own, str), "a file's own runtime takes it"
+    with tempfile.TemporaryDirectory() as scratch:
+        both = _subjects(folder, found, made, form=form, scratch=Path(scratch))
+        measured = sides(both, images, (ONE, MANY), effort)
+    dense, deployed = measured["dense"], measured["deployed"]
+    notes = made.notes
+    try:
+        keep_latency(folder, point, _latency(dense, deployed, effort, path.name))
+    except (BadInput, OSError) as error:  # the file is there, and worth more than the note of it
+        notes = (*notes, f"The run's figures stay without the latency: {error}")
+    return Deployed(
+        path,
+        str(record["name"]),
+        number,
+        dense,
+        deployed,
+        difference(eager(found.sparse), own, images),
+        dense_test,
+        found.test(own),
+        notes,
+    )
+
+
+def _subjects(
+    folder: Path, found: Deployable, made: Shipped, *, form: Form, scratch: Path
+) -> dict[str, Subject]:
+    """Both networks; for a file without an architecture a fresh process gets an artifact."""
+    dense, sparse = scratch / "dense", made.path
+    save(found.dense, dense)
+    if form.format == "state-dict":
+        sparse = scratch / "sparse"
+        save(found.sparse, sparse)
+    size = (folder / "dense.safetensors").stat().st_size
+    return {
+        "dense": Subject(of_model(found.dense), size, dense),
+        "deployed": Subject(made.opened, made.path.stat().st_size, sparse),
+    }
+
+
+def _latency(dense: Side, deployed: Side, effort: Effort, file: str) -> Mapping[str, Any]:
+    """For the record: each network in the runtime that is fastest for it."""
+    return {
+        "dense": _fastest(dense),
+        "sparse": _fastest(deployed),
+        "file": file,
+        "threads": effort.threads,
+        "machine": machine(),
+    }
+
+
+def _fastest(side: Side) -> Record | None:
+    one, many = side.fastest(ONE), side.fastest(MANY)
+    if one is None or many is None:
+        return None
+    return {
+        "runtime": one[0],
+        "p50": one[1].p50,
+        "p95": one[1].p95,
+        "throughput": many[1].throughput,
+        "throughput_runtime": many[0],
+    }

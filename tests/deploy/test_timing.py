@@ -1,0 +1,60 @@
+"""Turns and quantiles, by a clock that the test moves."""
+
+import pytest
+
+from sparsepath.deploy import timing
+from sparsepath.deploy.timing import Speed, by_turns
+
+
+class Clock:
+    """Moves only where work is done."""
+
+    def __init__(self):
+        self.now, self.log = 0.0, []
+
+    def __call__(self):
+        return self.now
+
+    def work(self, name, seconds):
+        def run():
+            self.log.append(name)
+            self.now += seconds
+
+        return run
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(timing.time, "perf_counter", made)
+    return made
+
+
+def test_every_call_is_timed_by_itself_and_a_turn_is_as_long_for_all(clock):
+    works = {"slow": clock.work("slow", 0.01), "quick": clock.work("quick", 0.002)}
+    times = by_turns(works, seconds=0.0, clock=clock)
+    assert [len(times[name]) for name in works] == [7, 7]
+    assert [len(turn) for turn in times["slow"]] == 7 * [2]
+    assert [len(turn) for turn in times["quick"]] == 7 * [10]
+    assert times["quick"][3] == pytest.approx(10 * [0.002])
+
+
+def test_who_comes_first_moves_on(clock):
+    works = {name: clock.work(name, 0.02) for name in "abc"}
+    by_turns(works, seconds=0.0, clock=clock)
+    turns = clock.log[9:]  # after three calls of each to settle
+    firsts = [turns[k] for k in range(0, len(turns), 6)]
+    assert firsts == list("abcabca")
+
+
+def test_it_goes_on_until_the_seconds_are_over_but_not_for_ever(clock):
+    works = {"a": clock.work("a", 0.02)}
+    assert len(by_turns(works, seconds=0.79, clock=clock)["a"]) == 20  # of 0.04 seconds each
+    assert len(by_turns(works, seconds=1e9, clock=clock)["a"]) == timing.MOST
+
+
+def test_quantiles_are_those_of_all_calls():
+    speed = Speed.of(64, [[float(k) for k in range(1, 51)], [float(k) for k in range(51, 101)]])
+    assert (speed.p50, speed.p95) == (50.5, 95.0)
+    assert speed.throughput == 64 / 50.5
+    assert Speed.of(1, [[2.0]]) == Speed(1, 2.0, 2.0)

@@ -1,0 +1,377 @@
+"""deploy and bench on a real run: the file, the table, the record, and every refusal."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny_data, tiny_options
+from typer.testing import CliRunner
+
+from sparsepath.cli import app
+from sparsepath.deploy import load
+from sparsepath.lab.deployment import BEST
+
+BRIEF = ("--quick", "--no-tune")
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> Path:
+    return tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def options(data) -> list[str]:
+    """A run whose last point is among those that are good enough."""
+    return [*tiny_options(data), "--last-share", "0.6", "--tolerance", "0.2"]
+
+
+@pytest.fixture(scope="session")
+def ended(options, tmp_path_factory) -> tuple[Path, str]:
+    """A run that ended by deploying its best point, and what was printed; to be left alone."""
+    folder = tmp_path_factory.mktemp("ended") / "run"
+    result = call("run", *options, "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    return folder, result.stdout
+
+
+@pytest.fixture
+def folder(ended, tmp_path) -> Path:
+    """A copy of that run."""
+    return Path(shutil.copytree(ended[0], tmp_path / "run"))
+
+
+def call(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+def refused(*arguments: str) -> str:
+    """The one sentence with which these arguments are refused."""
+    result = call(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    return result.stderr
+
+
+def deployed(*arguments: str) -> str:
+    result = call("deploy", *arguments, *BRIEF)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def results(folder: Path) -> dict:
+    return json.loads((folder / "results.json").read_text())
+
+
+def row(printed: str, title: str) -> list[str]:
+    """The cells of a row of the table."""
+    (found,) = [x for x in printed.splitlines() if x.strip().startswith(title)]
+    return found.strip().removeprefix(title).split()
+
+
+def test_run_ends_by_deploying_its_chosen_point(ended):
+    folder, printed = ended
+    record = results(folder)
+    chosen = record["chosen"]
+    assert f"Point {chosen + 1} of run, deployed:" in printed
+    assert f"Written to {folder / BEST}." in printed
+    artifact = load(folder / BEST)
+    point = record["points"][chosen]
+    assert artifact.figures["point"] == chosen + 1
+    assert artifact.figures["test"] == point["test"]
+    assert artifact.figures["validation"] == point["validation"]
+    assert artifact.figures["sparsity"] == point["sparsity"]
+    *counts, gain = row(printed, "weights")
+    dense, kept = (int(count.replace(",", "")) for count in counts)
+    assert dense == record["dense"]["parameters"]
+    assert kept == sum(int((weight != 0).sum()) for weight in artifact.model.parameters())
+    assert gain == f"{dense / kept:.2f}x"
+    assert row(printed, "bytes of the file")[1] == f"{(folder / BEST).stat().st_size:,}"
+
+
+def test_run_again_neither_deploys_again_nor_fails(ended, options):
+    folder, _ = ended
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir() if path.suffix != ".html"}
+    again = call("run", *options, "--out", str(folder))
+    assert again.exit_code == 0
+    assert f"The chosen point is deployed in {BEST}" in again.stdout
+    after = {path: path.stat().st_mtime_ns for path in before}
+    changed = {path.name for path in before if before[path] != after[path]}
+    assert changed <= {"curve.png"}
+
+
+def test_run_without_a_good_point_names_the_nearest_and_is_no_failure(data, tmp_path):
+    options = [*tiny_options(data), "--first-share", "0.97", "--last-share", "0.999"]
+    options += ["--tolerance", "0", "--out", str(tmp_path / "run")]
+    result = call("run", *options)
+    assert result.exit_code == 0
+    assert results(tmp_path / "run")["chosen"] is None
+    assert "Nothing is deployed: No point of 'run' has" in result.stdout
+    assert re.search(r"the nearest is point \d with [\d.]+ %", result.stdout)
+    assert not (tmp_path / "run" / BEST).exists()
+
+
+def test_a_file_that_cannot_be_written_is_no_failure_of_the_run(folder, options, monkeypatch):
+    (folder / BEST).unlink()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sparsepath.deploy.artifact.write_tensors", full)
+    result = call("run", *options, "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    assert "Nothing is deployed: " in result.stdout
+    assert "No space left on device" in result.stdout
+    assert not (folder / BEST).exists()
+    assert not list(folder.glob(".*.part"))
+
+
+def test_accuracy_and_difference_are_those_of_the_file_as_loaded(folder, monkeypatch):
+    from sparsepath.deploy import opened
+
+    true_load = opened.load
+
+    def damaged(path):
+        artifact = true_load(path)
+        with torch.no_grad():
+            for weight in artifact.model.parameters():
+                weight.zero_()
+        return artifact
+
+    good = deployed(str(folder))
+    record = results(folder)
+    point = record["points"][record["chosen"]]
+    tested = row(good, "test accuracy of the loaded file, %")
+    assert tested == [f"{100 * x:.2f}" for x in (record["dense"]["test"], point["test"])]
+    assert float(row(good, "max difference, file to sparse network")[0]) < 1e-4
+    monkeypatch.setattr(opened, "load", damaged)
+    bad = deployed(str(folder), "--force")
+    assert row(bad, "test accuracy of the loaded file, %")[1] == "25.00"  # one of four classes
+    assert float(row(bad, "max difference, file to sparse network")[0]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("artifact", "point-01.sparsepath"),
+        ("onnx", "point-01.onnx"),
+        ("pt2", "point-01.pt2"),
+        ("state-dict", "point-01.safetensors"),
+    ],
+)
+def test_every_format_is_written_and_run(folder, form, name):
+    if form == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    printed = deployed(str(folder), "--point", "1", "--format", form)
+    assert f"Written to {folder / name}." in printed
+    test = results(folder)["points"][0]["test"]
+    assert row(printed, "test accuracy of the loaded file, %")[1] == f"{100 * test:.2f}"
+    assert float(row(printed, "max difference, file to sparse network")[0]) < 1e-4
+    assert row(printed, "bytes of the file")[1] == f"{(folder / name).stat().st_size:,}"
+
+
+@pytest.mark.parametrize("given", ["--int8", "--share 3", "--int8 --format onnx"])
+def test_fewer_bits_make_a_smaller_file_that_is_judged_as_loaded(folder, given):
+    pytest.importorskip("sparsepath.deploy.quantise")
+    form = given.partition("--format ")[2] or "artifact"
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+    plain = deployed(str(folder), "--format", form)
+    small = deployed(str(folder), *given.split())
+    sizes = [int(row(x, "bytes of the file")[1].replace(",", "")) for x in (plain, small)]
+    assert sizes[1] < sizes[0] / 2
+    kept = [int(row(x, "weights")[1].replace(",", "")) for x in (plain, small)]
+    assert kept[1] <= kept[0]  # zeros stay zeros
+    assert float(row(small, "max difference, file to sparse network")[0]) > 0
+    assert float(row(small, "test accuracy of the loaded file, %")[1]) > 50  # of four classes
+    again = deployed(str(folder), *given.split(), "--force")
+    assert row(again, "bytes of the file")[1] == row(small, "bytes of the file")[1]
+
+
+def test_the_latency_lands_in_the_record_and_on_the_page(folder):
+    pytest.importorskip("plotly")
+    before = results(folder)
+    printed = deployed(str(folder), "--point", "2", "--force")
+    after = results(folder)
+    latency = after["points"][1].pop("latency")
+    before["points"][1].pop("latency", None)
+    assert after == before  # nothing else changed
+    for side, column in (("dense", 0), ("sparse", 1)):
+        figures = latency[side]
+        assert 0 < figures["p50"] <= figures["p95"]
+        shown = row(printed, f"p50 at batch 1, {figures['runtime']}, ms")
+        assert shown[column] == f"{1e3 * figures['p50']:.3f}"
+    assert latency["threads"] == 1
+    page = (folder / "report.html").read_text()
+    assert f'"latency_seconds":{json.dumps(latency["sparse"]["p50"])}' in page
+    csv = call("report", str(folder), "--format", "csv").stdout
+    assert repr(latency["sparse"]["p50"]) in csv
+
+
+def test_a_record_that_cannot_be_written_costs_the_latency_alone(folder, monkeypatch):
+    before = (folder / "results.json").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sparsepath.lab.deployment.write_json", full)
+    printed = deployed(str(folder), "--out", str(folder / "mine"))
+    assert "stay without the latency: [Errno 28] No space left on device" in printed
+    assert row(printed, "weights")
+    assert load(folder / "mine")
+    assert (folder / "results.json").read_bytes() == before
+
+
+def test_a_file_may_have_any_name(folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    for form in ("onnx", "state-dict", "pt2"):
+        deployed(str(folder), "--format", form, "--out", str(folder / form))
+    assert call("bench", str(folder / "onnx"), *BRIEF).exit_code == 0
+    said = refused("bench", str(folder / "state-dict"), *BRIEF)
+    assert "is no artifact of sparsepath: its format is 'pt'" in said
+    assert "cannot be read as safetensors" in refused("bench", str(folder / "pt2"), *BRIEF)
+
+
+def test_the_pages_command_is_one_that_works(folder):
+    pytest.importorskip("plotly")
+    assert call("report", str(folder), "--format", "html").exit_code == 0
+    page = (folder / "report.html").read_text()
+    (parts,) = re.findall(r'"Deploy":(\[.*?\])', page)
+    before, after = json.loads(parts)
+    words = f"{before}1{after}".split()
+    assert words[:2] == ["sparsepath", "deploy"]
+    deployed(*words[2:], "--force")
+
+
+def test_a_run_without_a_page_gets_none(folder):
+    (folder / "report.html").unlink(missing_ok=True)
+    deployed(str(folder))
+    assert not (folder / "report.html").exists()
+
+
+def test_an_existing_file_is_only_replaced_by_force(folder, tmp_path):
+    target = tmp_path / "net"
+    target.write_text("precious")
+    said = refused("deploy", str(folder), "--out", str(target))
+    assert f"'{target}' exists: choose another with --out, or replace it with --force" in said
+    assert target.read_text() == "precious"
+    deployed(str(folder), "--out", str(target), "--force")
+    assert load(target).figures["run"] == "run"
+
+
+def test_a_full_disk_leaves_the_run_as_it_was(folder, tmp_path, monkeypatch):
+    before = (folder / "results.json").read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sparsepath.storage.os.fsync", full)
+    said = refused("deploy", str(folder), "--out", str(tmp_path / "net"), *BRIEF)
+    assert "No space left on device" in said
+    assert not (tmp_path / "net").exists()
+    assert (folder / "results.json").read_bytes() == before
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--point", "7"], "There is no point 7: 'run' has the points 1 to 2"),
+        (["--point", "0"], "There is no point 0"),
+        (["--min-accuracy", "97"], "--min-accuracy is a share from 0 to 1, not 97"),
+        (["--point", "1", "--max-drop", "0.1"], "--point and --max-drop each choose a point"),
+        (["--format", "tflite"], "no format 'tflite'"),
+        (["--int8", "--share", "4"], "--int8 and --share 4 are two ways"),
+        (["--int8", "--format", "pt2"], "pt2 holds no int8 weights"),
+        (["--int8", "--format", "state-dict"], "state-dict holds no int8 weights"),
+        (["--share", "11"], "--share takes 1 to 8 bits"),
+        (["--threads", "0"], "threads must be a whole number of at least 1, not 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_options_are_refused_in_a_sentence(ended, given, says):
+    folder, _ = ended
+    before = sorted(folder.rglob("*"))
+    assert says in refused("deploy", str(folder), *given)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_what_is_no_run_or_unfinished_is_refused(options, data, tmp_path):
+    assert "is no run: it has no settings.toml" in refused("deploy", str(tmp_path))
+    assert "is no run" in refused("deploy", str(tmp_path / "nowhere"))
+    call("train", *tiny_options(data), "--out", str(tmp_path / "run"))
+    said = refused("deploy", str(tmp_path / "run"))
+    assert "is unfinished, 0 of 2 points: go on with `sparsepath run --settings" in said
+
+
+def test_a_damaged_run_or_changed_data_is_refused(folder, data, tmp_path):
+    record = results(folder)
+    content = (folder / "results.json").read_text()
+    del record["points"][0]["validation"]
+    (folder / "results.json").write_text(json.dumps(record))
+    assert "are damaged (KeyError: 'validation')" in refused("deploy", str(folder))
+    (folder / "results.json").write_text(content)
+    (folder / "points" / "01.safetensors").write_bytes(b"torn")
+    said = refused("deploy", str(folder), "--point", "1", "--force")
+    assert "01.safetensors' cannot be read as safetensors" in said
+    record = json.loads(content)
+    record["dense"]["digests"]["data"] = "other"
+    (folder / "results.json").write_text(json.dumps(record))
+    said = refused("deploy", str(folder), "--point", "2", "--force")
+    assert "data of the run" in said
+    assert "changed since it began" in said
+
+
+def test_bench_measures_a_file_again(ended, tmp_path):
+    folder, printed = ended
+    result = call("bench", str(folder / BEST), *BRIEF, "--batch", "1", "--batch", "3")
+    assert result.exit_code == 0, result.output
+    for title in ("weights", "MACs", "bytes of the file"):
+        assert row(result.stdout, title)[0] == row(printed, title)[1]
+    assert float(row(result.stdout, "p50 at batch 1, sparsepath, ms")[0]) > 0
+    assert row(result.stdout, "images a second at batch 3, torch")
+    assert "peak memory" not in result.stdout
+
+
+def test_bench_measures_an_onnx_file_and_knows_its_images(folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    deployed(str(folder), "--point", "1", "--format", "onnx")
+    result = call("bench", str(folder / "point-01.onnx"), *BRIEF)
+    assert result.exit_code == 0, result.output
+    assert float(row(result.stdout, "p50 at batch 1, onnxruntime, ms")[0]) > 0
+
+
+def test_bench_shows_the_peak_memory_of_a_fresh_process(ended):
+    folder, _ = ended
+    command = [sys.executable, "-m", "sparsepath", "bench", str(folder / BEST), "--no-tune"]
+    without = {**os.environ, "CXX": "/nonexistent/c++"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=without)
+    assert row(done.stdout, "p50 at batch 1, torch.compile, ms") == ["no", "C++", "compiler"]
+    if Path("/proc/self/clear_refs").exists():
+        assert float(row(done.stdout, "peak memory at batch 64, MB")[0]) > 0
+        assert "above what Python and torch take by themselves" in done.stdout
+
+
+def test_bench_refuses_what_it_cannot_measure(ended, tmp_path):
+    folder, _ = ended
+    (tmp_path / "net").write_text("hello")
+    assert "cannot be read as safetensors" in refused("bench", str(tmp_path / "net"))
+    assert "cannot be read" in refused("bench", str(tmp_path / "none.onnx"))
+    assert "is a folder" in refused("bench", str(tmp_path))
+    content = bytearray((folder / BEST).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "net").write_bytes(content)
+    assert "nothing was loaded" in refused("bench", str(tmp_path / "net"))
+    assert "no artifact of sparsepath" in refused("bench", str(folder / "dense.safetensors"))
+    assert "is no shape" in refused("bench", str(folder / BEST), "--shape", "1,x")
+    assert "batch must be" in refused("bench", str(folder / BEST), "--batch", "0", *BRIEF)
+    assert "cannot take inputs" in refused("bench", str(folder / BEST), "--shape", "5,3", *BRIEF)

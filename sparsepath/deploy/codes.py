@@ -21,11 +21,13 @@ BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def ways(kept: Tensor, levels: Tensor | None, scales: Tensor | None) -> Iterator[tuple[str, Parts]]:
-    """Every code that can tell the kept weights, with its tensors; levels only where given."""
-    yield PLAIN, {VALUES: kept}
+    """Every code that may be the smallest, with its tensors; levels only where given."""
+    found = _distinct(kept)
+    # Of many weights an index never takes more than the number itself.
+    if found is None or len(kept) < GLANCE:
+        yield PLAIN, {VALUES: kept}
     if levels is not None and scales is not None:
         yield LEVELS, {VALUES: levels, SCALES: scales}
-    found = _distinct(kept)
     if found is not None:
         book, indices = found
         least = max(1, (len(book) - 1).bit_length())

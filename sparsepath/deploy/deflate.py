@@ -10,8 +10,10 @@ from sparsepath.errors import BadInput
 
 # Naming the size in the manifest takes some bytes of its own.
 WORTH = 24
+# More effort takes many times as long and finds 1 % at best.
+LEVEL = 6
 # Codes of weights repeat by chance only: often their frequencies alone say more.
-STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY)
+STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_RLE, zlib.Z_HUFFMAN_ONLY)
 
 
 def deflated(tensor: Tensor) -> Tensor | None:
@@ -24,7 +26,7 @@ def deflated(tensor: Tensor) -> Tensor | None:
 
 
 def _stream(content: bytes, strategy: int) -> bytes:
-    coder = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy)
+    coder = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy)
     return coder.compress(content) + coder.flush()
 
 

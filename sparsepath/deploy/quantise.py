@@ -62,8 +62,7 @@ def int8_onnx(
 ) -> Exported:
     """Write the model for onnxruntime in int8, its activations' ranges taken from these batches.
 
-    The batches are images of a split that is neither trained on nor reported. The file is run on
-    the first of them before it takes its name: `difference` says how far it is from the model.
+    The batches should be none of the images it is judged by. The file is run on the first of them before it takes its name: `difference` says how far it is from the model.
     """
     path = free(path, force=force)
     weights_of(model)
@@ -166,9 +165,8 @@ def _arrays(onnx: Any, path: Path) -> dict[str, Any]:
 def _check_zeros(plain: dict[str, Any], small: dict[str, Any]) -> None:
     """Every zero weight must be the level that stands for exactly zero."""
     for name, array in plain.items():
-        levels = small.get(f"{name}_quantized")
-        if array.ndim < 2 or levels is None:
+        if array.ndim < 2 or name in small:  # one that stays in float32 stays as it is
             continue
-        point = numpy.asarray(small[f"{name}_zero_point"])
-        if point.any() or levels[array == 0].any():
+        levels, point = small.get(f"{name}_quantized"), small.get(f"{name}_zero_point")
+        if levels is None or numpy.any(point) or levels[array == 0].any():
             raise BadInput(f"onnxruntime moved zeros of {name!r}: nothing was written.")

@@ -128,16 +128,15 @@ def test_int8_onnx_runs_and_keeps_zeros(name, small, tmp_path):
     assert float((given - wanted).abs().max() / wanted.abs().max()) < 0.3
     assert onnx_file(path, images[:3]).shape == wanted[:3].shape
     arrays = {x.name: onnx.numpy_helper.to_array(x) for x in onnx.load(path).graph.initializer}
-    weights = {key: x for key, x in model.named_parameters() if x.dim() == 4}
+    weights = {key.replace(".weight", ":weight"): x for key, x in model.named_parameters()}
     seen = 0
-    for key, weight in weights.items():
+    for key in (key for key, weight in weights.items() if weight.dim() == 4):
         levels = torch.from_numpy(arrays[f"{key}_quantized"].copy())
-        scale, point = arrays[f"{key}_scale"], arrays[f"{key}_zero_point"]
         assert levels.dtype == torch.int8
-        assert len(scale) == len(weight)
-        assert not point.any()
-        assert not levels[weight == 0].any()
-        seen += int((weight == 0).sum())
+        assert len(arrays[f"{key}_scale"]) == len(levels)
+        assert not arrays[f"{key}_zero_point"].any()
+        assert not levels[weights[key] == 0].any()
+        seen += int((weights[key] == 0).sum())
     assert seen > 1000
     assert path.stat().st_size < sum(x.nbytes for x in model.parameters()) / 2
     with pytest.raises(BadInput, match="exists: choose another name"):
@@ -150,6 +149,9 @@ def test_zeros_that_moved_are_noticed():
     levels = torch.tensor([[0, 64], [127, 0]], dtype=torch.int8).numpy()
     point = torch.zeros(2, dtype=torch.int8).numpy()
     _check_zeros(plain, {"w_quantized": levels, "w_zero_point": point})
+    _check_zeros(plain, {"w": plain["w"]})
+    with pytest.raises(BadInput, match="moved zeros of 'w'"):
+        _check_zeros(plain, {"another": plain["w"]})
     with pytest.raises(BadInput, match="moved zeros of 'w'"):
         _check_zeros(plain, {"w_quantized": levels + 1, "w_zero_point": point})
     with pytest.raises(BadInput, match="moved zeros of 'w'"):

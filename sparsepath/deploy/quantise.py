@@ -62,7 +62,8 @@ def int8_onnx(
 ) -> Exported:
     """Write the model for onnxruntime in int8, its activations' ranges taken from these batches.
 
-    The batches should be none of the images it is judged by. The file is run on the first of them before it takes its name: `difference` says how far it is from the model.
+    The batches should be none of the images it is judged by. The file is run on the first of them
+    before it takes its name: `difference` says how far it is from the model.
     """
     path = free(path, force=force)
     weights_of(model)

@@ -90,6 +90,26 @@ def test_every_way_of_packing_gives_back_every_bit(shape, zero, distinct, dtype,
         assert any(code.startswith("codebook") for code in codes)
 
 
+def test_few_numbers_of_unlike_frequency_are_deflated_from_bytes():
+    torch.manual_seed(0)
+    often = torch.multinomial(torch.tensor([0.8, 0.1, 0.05, 0.03, 0.02]), 20_000, replacement=True)
+    array = torch.randn(5)[often].reshape(100, 200)
+    packed = packing.pack(array)
+    assert packed.code == "codebook8"
+    # Its entropy is 1.07 bits; deflate has no code below one bit, and needs 1.4.
+    assert packed.nbytes < 1.45 * array.numel() / 8
+    assert torch.equal(packing.unpack(packed, array.shape, array.dtype), array)
+
+
+def test_bits_left_over_are_zero():
+    parts = {"values": torch.tensor([0x21, 0x03], dtype=torch.uint8), "codebook": torch.arange(4.0)}
+    packed = packing.Packed("dense", 1, "codebook4", parts)
+    assert packing.unpack(packed, (3,), torch.float32).tolist() == [1.0, 2.0, 3.0]
+    parts["values"][1] |= 0x10
+    with pytest.raises(BadInput, match="bits left over"):
+        packing.unpack(packed, (3,), torch.float32)
+
+
 def test_gaps_longer_than_a_code_come_back():
     for at in (0, 14, 15, 16, 254, 255, 256, 600, 4999):
         array = torch.zeros(5000)

@@ -301,12 +301,12 @@ def test_tensors_that_do_not_fit_together_are_named(saved, tmp_path, name, chang
     assert says in refused(tmp_path / "net")
 
 
-@pytest.mark.parametrize("told", [600, 1 << 30])
+@pytest.mark.parametrize("told", [600, 1 << 28])
 @pytest.mark.parametrize("kind", ["values", "where"])
 def test_a_deflate_bomb_is_never_blown_up(saved, tmp_path, kind, told):
     coder = zlib.compressobj(9, wbits=-15)
     zeros = bytes(1 << 20)
-    stream = b"".join(coder.compress(zeros) for _ in range(1 << 10)) + coder.flush()
+    stream = b"".join(coder.compress(zeros) for _ in range(1 << 8)) + coder.flush()
     bomb = torch.frombuffer(bytearray(stream), dtype=torch.uint8)
 
     def change(content):

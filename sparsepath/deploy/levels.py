@@ -16,6 +16,7 @@ HIGHEST = 127
 # float32 of level x scale, and of the largest / its level, are each off by half a unit at most.
 NEIGHBOURS = 2
 PROBES = 16
+SHORTEST = 4
 Floats = NDArray[numpy.float32]
 
 
@@ -41,8 +42,10 @@ def levels_of(array: Tensor) -> Levels | None:
     """The levels and scales that give exactly this array, or None where there are none."""
     if array.dtype != torch.float32 or array.dim() == 0 or not bool(array.isfinite().all()):
         return None
-    whole = _scales(array.reshape(1, -1).numpy())
-    scales = whole if whole is not None else _scales(array.reshape(len(array), -1).numpy())
+    scales = _scales(array.reshape(1, -1).numpy())
+    # Slices shorter than that are no longer than their scale's four bytes.
+    if scales is None and array.numel() >= SHORTEST * len(array):
+        scales = _scales(array.reshape(len(array), -1).numpy())
     if scales is None:
         return None
     rows = array.reshape(len(scales), -1).double() / torch.from_numpy(scales).double()[:, None]

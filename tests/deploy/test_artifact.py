@@ -85,7 +85,8 @@ def test_every_way_of_packing_gives_back_every_bit(shape, zero, distinct, dtype,
         assert torch.equal(bits(packing.unpack(way, shape, dtype)), bits(array))
         codes.add(way.code)
     if scales != "none":
-        assert "levels" in codes or not (array != 0).any()
+        short = scales == "each" and array.numel() < 4 * len(array)
+        assert "levels" in codes or short or not (array != 0).any()
     if distinct < 256 and scales == "none":
         assert any(code.startswith("codebook") for code in codes)
 

@@ -11,6 +11,7 @@ dense network in the fastest runtime.
 """
 
 import argparse
+import hashlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ from sparsepath.lab.data import Data, Split, normalise
 from sparsepath.lab.data import load as load_data
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.models import build
-from sparsepath.lab.weights import load_checkpoint
+from sparsepath.lab.weights import load_checkpoint, load_weights
 from sparsepath.storage import read_json, write_json
 
 HERE = Path(__file__).parents[1]
@@ -49,10 +50,12 @@ Make = Callable[[Path], object]
 
 
 def network(path: Path, data: Data) -> tuple[nn.Module, str]:
-    """The paper's CNN with a file's weights, and the file's digest."""
+    """The paper's CNN with the weights of an artifact or a checkpoint, and the file's digest."""
     model = build("cnn", classes=data.classes, image_shape=data.image_shape)
-    digest = load_checkpoint(model, path)
-    return model.eval(), digest
+    if path.suffix == ".sparsepath":
+        load_weights(model, load(path).model.state_dict(), path)
+        return model.eval(), hashlib.sha256(path.read_bytes()).hexdigest()
+    return model.eval(), load_checkpoint(model, path)
 
 
 def example(data: Data, count: int) -> Tensor:

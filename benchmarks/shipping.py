@@ -37,7 +37,6 @@ from sparsepath.storage import read_json, write_json
 HERE = Path(__file__).parents[1]
 RESULTS = HERE / "benchmarks" / "results"
 DENSE = HERE / "reproduction" / "cifar10" / "dense" / "cnn.safetensors"
-POOL = 16_000
 CALIBRATION = 512
 # The first layer and the last are small and count for much.
 PLANS: Mapping[str, dict[str, int]] = {
@@ -134,10 +133,11 @@ def choose(given: argparse.Namespace) -> None:
     dense, first = network(given.dense, data)
     model, digest = network(given.weights, data)
     about = {"dense": first, "weights": digest, "images": "validation", "steps": given.steps}
+    about["pool"] = given.pool
     results = Results(given.out or RESULTS / "shipping-choice.json", about)
     results.content.update(circumstances(torch.device("cpu")))
     judge = partial(results.judge, data=data, split=data.validation)
-    pool = pool_of(data, dense, POOL)
+    pool = pool_of(data, dense, given.pool)
     path = given.folder / "explored"
     judge("dense", path, saved(dense))
     judge("sparse", path, saved(model))
@@ -164,6 +164,7 @@ def table(given: argparse.Namespace) -> None:
         **{"dense": first, "weights": digest, "images": "test", "cpu": machine()},
         "dense bytes": sum(x.nbytes for x in dense.parameters()),
         **{"fc1 zero": given.zeros[0], "steps": given.steps, "rate": given.rates[0]},
+        "pool": given.pool,
     }
     results = Results(given.out or RESULTS / "shipping.json", about)
     results.content.update(circumstances(torch.device("cpu")))
@@ -193,7 +194,7 @@ def _files(
 ) -> dict[str, tuple[str, Make]]:
     """By row, the file and how it is made."""
     batches = list(example(data, CALIBRATION).split(64))
-    pool = pool_of(data, dense, POOL)
+    pool = pool_of(data, dense, given.pool)
     fewer = with_sparse_fc1(model, pool, zero=given.zeros[0])
     small = compact(fewer, example(data, 2)).model
     plain: dict[str, nn.Module] = {
@@ -244,6 +245,7 @@ def main() -> None:
     parser.add_argument("--zeros", nargs="+", type=float, default=[0.95], help="shares of fc1")
     parser.add_argument("--plans", nargs="+", default=["5", "4", "3"], choices=list(PLANS))
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--pool", type=int, default=16_000, help="training images to learn from")
     parser.add_argument("--rates", nargs="+", type=float, default=[1e-3])
     parser.add_argument("--seconds", type=float, default=30.0, help="of timing, at each batch")
     parser.add_argument("--folder", type=Path, default=Path("runs/shipping"), help="for the files")

@@ -16,7 +16,7 @@ from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.manifest import TYPES, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.network import GraphNetwork
-from sparsepath.deploy.packing import DENSE, MASK, Packed, bits, booleans, pack, unpack
+from sparsepath.deploy.packing import DENSE, KINDS, MASK, Packed, bits, booleans, pack, unpack
 from sparsepath.deploy.target import free, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
@@ -93,11 +93,9 @@ def _described(
 
 def _stored(name: str, array: Tensor, tensors: dict[str, Tensor]) -> Entry:
     packed = pack(array)
-    tensors[f"values:{name}"] = packed.values
-    if packed.where is not None:
-        tensors[f"where:{name}"] = packed.where
+    tensors.update({f"{kind}:{name}": part for kind, part in packed.parts.items()})
     dtype = str(array.dtype).removeprefix("torch.")
-    return Entry(tuple(array.shape), dtype, packed.how, packed.block)
+    return Entry(tuple(array.shape), dtype, packed.how, packed.block, packed.code, packed.deflated)
 
 
 def _stored_mask(
@@ -173,8 +171,8 @@ def _checked(
             raise BadInput(f"the checksum of {name!r} is wrong")
     arrays = {}
     for name, entry in manifest.arrays.items():
-        where = tensors.get(f"where:{name}")
-        packed = Packed(entry.how, entry.block, tensors[f"values:{name}"], where)
+        parts = {kind: tensors[key] for kind in KINDS if (key := f"{kind}:{name}") in tensors}
+        packed = Packed(entry.how, entry.block, entry.code, parts, entry.deflated)
         try:
             arrays[name] = unpack(packed, entry.shape, TYPES[entry.dtype])
         except BadInput as error:

@@ -4,8 +4,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from sparsepath.deploy.codes import PLAIN, VALUES
 from sparsepath.deploy.graph_json import encoded
-from sparsepath.deploy.manifest import FORMAT, VERSION, Entry, Manifest, read_manifest, refusing
+from sparsepath.deploy.manifest import FORMAT, Entry, Manifest, read_manifest, refusing
+from sparsepath.deploy.packing import KINDS, WHERE
 from sparsepath.storage import tensor_sizes
 
 
@@ -20,8 +22,7 @@ def contents(path: str | Path) -> str:
 def _lines(path: Path, manifest: Manifest) -> list[str]:
     sizes = tensor_sizes(path)
     stored = {
-        name: sum(sizes.get(f"{kind}:{name}", 0) for kind in ("values", "where"))
-        for name in manifest.arrays
+        name: sum(sizes.get(f"{kind}:{name}", 0) for kind in KINDS) for name in manifest.arrays
     }
     versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     rows = [
@@ -40,7 +41,7 @@ def _lines(path: Path, manifest: Manifest) -> list[str]:
     dense = sum(entry.nbytes for entry in manifest.arrays.values())
     total = sum(stored.values())
     return [
-        f"{path.name}: {FORMAT} {VERSION}, {path.stat().st_size:,} bytes ({versions})",
+        f"{path.name}: {FORMAT} {manifest.version}, {path.stat().st_size:,} bytes ({versions})",
         _architecture(manifest),
         "  ".join(text.ljust(n) for text, n in zip(heads, widths, strict=True)).rstrip(),
         *("  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)).rstrip() for row in rows),
@@ -66,7 +67,16 @@ def _shape(entry: Entry) -> str:
 
 
 def _how(entry: Entry) -> str:
-    return entry.how if entry.block == 1 else f"{entry.how} of {entry.block}"
+    """Such as "mask of 9 (deflated), codebook4 (deflated)"; plain values go without saying."""
+    blocks = entry.how if entry.block == 1 else f"{entry.how} of {entry.block}"
+    parts = [blocks + _deflated(entry, WHERE)]
+    if entry.code != PLAIN or VALUES in entry.deflated:
+        parts.append(entry.code + _deflated(entry, VALUES))
+    return ", ".join(parts)
+
+
+def _deflated(entry: Entry, kind: str) -> str:
+    return " (deflated)" if kind in entry.deflated else ""
 
 
 def _share(entry: Entry, stored: int) -> str:

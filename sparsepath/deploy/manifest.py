@@ -9,18 +9,20 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from sparsepath.deploy.codes import CODES, PLAIN
 from sparsepath.deploy.graph_json import JSON, decoded, encoded, fields
-from sparsepath.deploy.packing import DENSE, WAYS
+from sparsepath.deploy.packing import DENSE, KINDS, WAYS
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_header
 
-FORMAT, VERSION = "sparsepath artifact", 1
+FORMAT, VERSION = "sparsepath artifact", 2
+READ = ("1", "2")
 TYPES = {
     str(kind).removeprefix("torch."): kind
     for kind in (
@@ -38,6 +40,9 @@ class Entry:
     dtype: str
     how: str = DENSE
     block: int = 1
+    code: str = PLAIN
+    deflated: Mapping[str, int] = field(default_factory=dict)
+    """by kind of tensor, the bytes before it was deflated"""
 
     @property
     def nbytes(self) -> int:
@@ -59,6 +64,8 @@ class Manifest:
     figures: Mapping[str, Any]
     checksums: Mapping[str, str]
     """by tensor of the file, the SHA-256 of its bytes"""
+    version: int = VERSION
+    """of the format it was read from; written is always the newest"""
 
     def header(self) -> dict[str, str]:
         """The header of the file."""
@@ -81,6 +88,8 @@ def _written(entry: Entry) -> JSON:
         "dtype": entry.dtype,
         "how": entry.how,
         "block": entry.block,
+        "code": entry.code,
+        "deflated": dict(entry.deflated),
     }
 
 
@@ -96,16 +105,17 @@ def read_manifest(path: Path) -> Manifest:
         raise BadInput(
             f"{str(path)!r} is no artifact of sparsepath: its format is {header.get('format')!r}."
         )
-    if int(version) != VERSION:
+    if version not in READ:
         raise BadInput(
-            f"{str(path)!r} has version {version} of the format and this sparsepath reads version "
-            f"{VERSION}: install a newer sparsepath, or save the network again."
+            f"{str(path)!r} has version {version} of the format and this sparsepath reads "
+            f"{' and '.join(READ)}: install a newer one, or save the network again."
         )
     text = header.get("manifest", "")
     with refusing(path):
         if header.get("sha256") != _sha256(text):
             raise BadInput("the checksum of its manifest is wrong")
-        return _parsed(json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant))
+        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        return _parsed(content, int(version))
 
 
 @contextmanager
@@ -132,7 +142,7 @@ def _no_constant(text: str) -> None:
     raise BadInput(f"its manifest holds {text}, which is no JSON")
 
 
-def _parsed(content: JSON) -> Manifest:
+def _parsed(content: JSON, version: int) -> Manifest:
     versions, graph, factory, arrays, support, figures, checksums = fields(
         content, "versions", "graph", "factory", "arrays", "support", "figures", "checksums"
     )
@@ -148,24 +158,37 @@ def _parsed(content: JSON) -> Manifest:
         versions=versions,
         graph=graph,
         factory=factory,
-        arrays=_entries(arrays),
-        support=_entries(support),
+        arrays=_entries(arrays, version),
+        support=_entries(support, version),
         figures=plain,
         checksums=checksums,
+        version=version,
     )
 
 
-def _entries(content: JSON) -> Mapping[str, Entry]:
+def _entries(content: JSON, version: int) -> Mapping[str, Entry]:
     if not isinstance(content, dict):
         raise BadInput("its list of arrays is no object")
-    return {name: _entry(name, entry) for name, entry in content.items()}
+    return {name: _entry(name, entry, version) for name, entry in content.items()}
 
 
-def _entry(name: str, content: JSON) -> Entry:
-    shape, dtype, how, block = fields(content, "shape", "dtype", "how", "block")
+def _entry(name: str, content: JSON, version: int) -> Entry:
+    shape, dtype, how, block, *later = fields(
+        content, "shape", "dtype", "how", "block", *(["code", "deflated"] if version > 1 else [])
+    )
+    code, deflated = later or (PLAIN, {})
     lengths = [*shape, block] if isinstance(shape, list) else [None]
-    if not all(type(length) is int and 0 <= length < 1 << 40 for length in lengths):
+    if not all(_sane(length) for length in lengths):
         raise BadInput(f"{name!r} has no sane shape")
-    if dtype not in TYPES or how not in WAYS:
-        raise BadInput(f"{name!r} is stored as {str(dtype)[:20]!r} by {str(how)[:20]!r}")
-    return Entry(tuple(shape), dtype, how, block)
+    if dtype not in TYPES or how not in WAYS or code not in CODES:
+        given = ", ".join(repr(str(what)[:20]) for what in (dtype, how, code))
+        raise BadInput(f"{name!r} is stored as {given}")
+    if not isinstance(deflated, dict) or not all(
+        kind in KINDS and _sane(size) for kind, size in deflated.items()
+    ):
+        raise BadInput(f"{name!r} has no sane sizes of what is deflated")
+    return Entry(tuple(shape), dtype, how, block, code, deflated)
+
+
+def _sane(length: JSON) -> bool:
+    return type(length) is int and 0 <= length < 1 << 40

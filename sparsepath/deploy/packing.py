@@ -2,77 +2,155 @@
 
 Where they are is written as a mask, one bit for each block, or as gaps: for each kept block the
 number of dropped ones before it, in codes of 4 or 8 bits of which the largest says only that so
-many more are dropped. At 90 % sparsity gaps take half a bit for each block.
+many more are dropped. What the kept weights are is written in one of the `codes`, and both may be
+deflated. Every way is tried.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sparsepath.deploy import codes
+from sparsepath.deploy.codes import PLAIN, VALUES
+from sparsepath.deploy.deflate import deflated, inflated
+from sparsepath.deploy.levels import levels_of
 from sparsepath.errors import BadInput
 
 DENSE, MASK = "dense", "mask"
 GAPS = {"gaps4": 4, "gaps8": 8}
 WAYS = (DENSE, MASK, *GAPS)
+WHERE = "where"
+KINDS = (VALUES, WHERE, codes.SCALES, codes.CODEBOOK)
+# What a tensor takes beside its bytes: its name, type, place and checksum in the header.
+HEADER = 160
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """An array's kept blocks of `block` neighbours each, and where they are."""
+    """An array as tensors of a file: kept blocks of `block` neighbours each, and where they are."""
 
     how: str
     block: int
-    values: Tensor
-    where: Tensor | None = None
+    code: str
+    parts: Mapping[str, Tensor]
+    """by kind: values, where, scales, codebook"""
+    deflated: Mapping[str, int] = field(default_factory=dict)
+    """of the kinds that are deflated, the bytes they stand for"""
 
     @property
     def nbytes(self) -> int:
-        """What it takes on disk."""
-        return self.values.nbytes + (0 if self.where is None else self.where.nbytes)
+        """What its tensors take on disk."""
+        return sum(part.nbytes for part in self.parts.values())
+
+    @property
+    def cost(self) -> int:
+        """What it takes on disk with all that names it."""
+        return self.nbytes + HEADER * len(self.parts)
 
 
 def pack(array: Tensor) -> Packed:
     """The array in the way that takes the fewest bytes; every zero becomes +0."""
     array = array.detach().cpu().contiguous()
     if not array.is_floating_point() or array.numel() == 0:
-        return Packed(DENSE, 1, array)
+        return _deflated(Packed(DENSE, 1, PLAIN, {VALUES: array}))
     plain = torch.where(array == 0, torch.zeros_like(array), array)
-    best = Packed(DENSE, 1, plain)
-    for block in sorted({math.prod(array.shape[cut:]) for cut in range(array.dim() + 1)}):
+    return min(_ways(plain), key=lambda way: way.cost)
+
+
+def _ways(plain: Tensor) -> Iterator[Packed]:
+    """Every block, each with its smallest code and its smallest list of positions."""
+    found = levels_of(plain)
+    levels, scales = (found.levels.flatten(), found.scales) if found else (None, None)
+    for code, parts in codes.ways(plain.flatten(), levels, scales):
+        shaped = {VALUES: plain} if code == PLAIN else parts
+        yield _deflated(Packed(DENSE, 1, code, shaped))
+    for block in sorted({math.prod(plain.shape[cut:]) for cut in range(plain.dim() + 1)}):
         rows = plain.reshape(-1, block)
         alive = (rows != 0).any(1)
-        values = rows[alive].flatten()
-        if values.nbytes < best.nbytes:
-            ways = [Packed(how, block, values, _written(how, alive)) for how in (MASK, *GAPS)]
-            best = min((best, *ways), key=lambda way: way.nbytes)
-    return best
+        if bool(alive.all()):
+            continue
+        kept = None if levels is None else levels.reshape(-1, block)[alive].flatten()
+        values = min(
+            (
+                _deflated(Packed(DENSE, block, code, parts))
+                for code, parts in codes.ways(rows[alive].flatten(), kept, scales)
+            ),
+            key=lambda way: way.cost,
+        )
+        for how in (MASK, *GAPS):
+            where = _deflated(Packed(how, block, values.code, {WHERE: _written(how, alive)}))
+            yield Packed(
+                how,
+                block,
+                values.code,
+                {**values.parts, **where.parts},
+                {**values.deflated, **where.deflated},
+            )
+
+
+def _deflated(packed: Packed) -> Packed:
+    """The same with what is worth it deflated."""
+    streams = {
+        kind: stream
+        for kind, part in packed.parts.items()
+        if kind in (VALUES, WHERE) and (stream := deflated(part)) is not None
+    }
+    sizes = {kind: packed.parts[kind].nbytes for kind in streams}
+    return Packed(packed.how, packed.block, packed.code, {**packed.parts, **streams}, sizes)
 
 
 def unpack(packed: Packed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """The array again, bit for bit, or a sentence why its parts do not fit together."""
-    values, where = packed.values, packed.where
-    if values.dtype != dtype:
-        raise BadInput(f"its values are {values.dtype}, not {dtype}")
-    count = math.prod(shape)
-    if packed.how == DENSE:
-        if tuple(values.shape) != tuple(shape):
-            raise BadInput(f"its shape is {tuple(values.shape)}, not {tuple(shape)}")
-        return values.clone()
-    if where is None or where.dtype != torch.uint8 or where.dim() != 1 or values.dim() != 1:
-        raise BadInput("its positions are missing")
+    shape, count = tuple(shape), math.prod(shape)
+    wanted = codes.kinds(packed.code) | ({WHERE} if packed.how != DENSE else set())
+    if set(packed.parts) != wanted:
+        raise BadInput(f"it has {_listed(packed.parts)} and not {_listed(wanted)}")
+    parts = _inflated(packed, count * dtype.itemsize, dtype)
+    values = parts[VALUES]
+    whole = packed.how == DENSE and packed.code == PLAIN and VALUES not in packed.deflated
+    if tuple(values.shape) != shape if whole else values.dim() != 1:
+        raise BadInput(f"its shape is {tuple(values.shape)}, not {shape if whole else 'one axis'}")
     if packed.block < 1 or count % packed.block:
         raise BadInput(f"blocks of {packed.block} do not divide {count} weights")
-    kept = _read(packed.how, where, count // packed.block)
-    if len(kept) * packed.block != len(values):
-        raise BadInput(f"{len(kept)} blocks of {packed.block} are not {len(values)} values")
-    rows = torch.zeros(count // packed.block, packed.block, dtype=dtype)
-    rows[torch.from_numpy(kept)] = values.reshape(-1, packed.block)
-    return rows.reshape(tuple(shape))
+    blocks = count // packed.block
+    kept = (
+        None if packed.how == DENSE else torch.from_numpy(_read(packed.how, parts[WHERE], blocks))
+    )
+    number = count if kept is None else len(kept) * packed.block
+    told = codes.read(packed.code, parts, number, dtype)
+    if kept is None:
+        array = told.clone()
+    else:
+        array = torch.zeros(blocks, packed.block, dtype=told.dtype)
+        array[kept] = told.reshape(-1, packed.block)
+    array = array.reshape(shape)
+    if packed.code != codes.LEVELS:
+        return array
+    if dtype != torch.float32:
+        raise BadInput(f"its levels are of {dtype}, not of float32")
+    return codes.scaled(array, parts[codes.SCALES])
+
+
+def _inflated(packed: Packed, most: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The parts as they were before they were deflated, none larger than the array itself."""
+    types = {VALUES: codes.stored(packed.code, dtype), WHERE: torch.uint8}
+    parts = dict(packed.parts)
+    for kind, size in packed.deflated.items():
+        if kind not in types or kind not in parts:
+            raise BadInput(f"its {kind[:20]!r} cannot be deflated")
+        if size > most or size % types[kind].itemsize:
+            raise BadInput(f"its {kind} of {size} bytes do not fit an array of {most}")
+        parts[kind] = inflated(parts[kind], size).view(types[kind])
+    return parts
+
+
+def _listed(kinds: Iterable[str]) -> str:
+    return ", ".join(sorted(kinds))
 
 
 def bits(mask: Tensor) -> Tensor:
@@ -104,6 +182,8 @@ def _written(how: str, alive: Tensor) -> Tensor:
 
 def _read(how: str, where: Tensor, count: int) -> NDArray[numpy.int64]:
     """The numbers of the kept blocks among `count`."""
+    if where.dtype != torch.uint8 or where.dim() != 1:
+        raise BadInput("its positions are no bytes")
     if how == MASK:
         return numpy.flatnonzero(booleans(where, count).numpy())
     more = (1 << GAPS[how]) - 1

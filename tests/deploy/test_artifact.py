@@ -4,6 +4,8 @@ import errno
 import json
 import math
 import resource
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from sparsepath.deploy import packing
 from sparsepath.deploy.artifact import load, save
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.compact import compact
+from sparsepath.deploy.contents import contents
 from sparsepath.deploy.graph_json import read, written
 from sparsepath.deploy.manifest import read_manifest
 from sparsepath.errors import BadInput
@@ -58,23 +61,76 @@ def test_packing_gives_back_every_bit(shape, zero, by, dtype, seed):
     assert packed.nbytes <= array.nbytes
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    shape=st.lists(st.integers(1, 24), min_size=1, max_size=3),
+    zero=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+    distinct=st.integers(1, 300),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16]),
+    scales=st.sampled_from(["none", "one", "each"]),
+    seed=st.integers(0, 99),
+)
+def test_every_way_of_packing_gives_back_every_bit(shape, zero, distinct, dtype, scales, seed):
+    generator = torch.Generator().manual_seed(seed)
+    few = torch.randint(distinct, shape, generator=generator)
+    if scales == "none":
+        array = torch.randn(distinct, generator=generator)[few].to(dtype)
+    else:
+        dtype = torch.float32
+        size = [len(few)] + [1] * (few.dim() - 1) if scales == "each" else []
+        array = (few % 255 - 127).float() * torch.rand(size, generator=generator) + 0.0
+    array[torch.rand(shape, generator=generator) < zero] = 0
+    codes = set()
+    for way in packing._ways(array):
+        assert torch.equal(bits(packing.unpack(way, shape, dtype)), bits(array))
+        codes.add(way.code)
+    if scales != "none":
+        short = scales == "each" and array.numel() < 4 * len(array)
+        assert "levels" in codes or short or not (array != 0).any()
+    if distinct < 256 and scales == "none":
+        assert any(code.startswith("codebook") for code in codes)
+
+
+def test_few_numbers_of_unlike_frequency_are_deflated_from_bytes():
+    torch.manual_seed(0)
+    often = torch.multinomial(torch.tensor([0.8, 0.1, 0.05, 0.03, 0.02]), 20_000, replacement=True)
+    array = torch.randn(5)[often].reshape(100, 200)
+    packed = packing.pack(array)
+    assert packed.code == "codebook8"
+    # Its entropy is 1.07 bits; deflate has no code below one bit, and needs 1.4.
+    assert packed.nbytes < 1.45 * array.numel() / 8
+    assert torch.equal(packing.unpack(packed, array.shape, array.dtype), array)
+
+
+def test_bits_left_over_are_zero():
+    parts = {"values": torch.tensor([0x21, 0x03], dtype=torch.uint8), "codebook": torch.arange(4.0)}
+    packed = packing.Packed("dense", 1, "codebook4", parts)
+    assert packing.unpack(packed, (3,), torch.float32).tolist() == [1.0, 2.0, 3.0]
+    parts["values"][1] |= 0x10
+    with pytest.raises(BadInput, match="bits left over"):
+        packing.unpack(packed, (3,), torch.float32)
+
+
 def test_gaps_longer_than_a_code_come_back():
     for at in (0, 14, 15, 16, 254, 255, 256, 600, 4999):
         array = torch.zeros(5000)
         array[[at, 4999]] = 1.5
         for how in (packing.MASK, *packing.GAPS):
-            where = packing._written(how, array != 0)
-            packed = packing.Packed(how, 1, array[array != 0], where)
+            parts = {"values": array[array != 0], "where": packing._written(how, array != 0)}
+            packed = packing.Packed(how, 1, "plain", parts)
             assert torch.equal(packing.unpack(packed, (5000,), torch.float32), array)
 
 
 def test_negative_zeros_come_back_positive_and_odd_numbers_as_they_are():
     odd = torch.tensor([-0.0, torch.nan, torch.inf, -torch.inf, 1e-45, 0.0])
-    blocks = torch.zeros(50, 9)
-    blocks[:10] = 1.5
-    blocks[0, 0] = -0.0
+    torch.manual_seed(0)
+    blocks = torch.zeros(2000, 9)
+    blocks[torch.randperm(2000)[:500]] = torch.randn(500, 9)
+    blocks[0] = torch.tensor([-0.0, *torch.randn(8)])
+    scattered = torch.randn(1000) * (torch.rand(1000) < 0.5)
+    scattered = scattered + 0.0  # of negative numbers only -0 is left
     ways = set()
-    for array in (odd, torch.cat((odd, torch.ones(90))), torch.cat((odd, torch.zeros(90))), blocks):
+    for array in (odd, torch.cat((odd, torch.randn(90))), torch.cat((odd, scattered)), blocks):
         packed = packing.pack(array)
         back = packing.unpack(packed, array.shape, array.dtype).flatten()
         assert torch.equal(bits(back[1:]), bits(array.flatten()[1:]))
@@ -115,8 +171,9 @@ def test_sparsified_layers_take_few_bytes(name, partition, share, tmp_path):
         weight = model.get_parameter(name)
         dense += 4 * weight.numel()
         wanted += 4 * int((weight != 0).sum())
-        stored += sum(tensors[f"{x}:{name}"].nbytes for x in ("values", "where"))
-        assert arrays[name].how != "dense"
+        kinds = {kind for kind in packing.KINDS if f"{kind}:{name}" in tensors}
+        stored += sum(tensors[f"{kind}:{name}"].nbytes for kind in kinds)
+        assert (arrays[name].how, kinds) != ("dense", {"values"}) or arrays[name].deflated
     # The draw may keep a little more or less than a tenth; what is added to it counts.
     assert stored / dense <= share + wanted / dense - 0.1
 
@@ -259,26 +316,29 @@ def by_description(path):
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
     about = header.pop("__metadata__")
-    assert about["format"] == "sparsepath artifact 1"
+    assert about["format"] == "sparsepath artifact 2"
     manifest = json.loads(about["manifest"])
 
-    def tensor(name):
-        first, last = header[name]["data_offsets"]
-        return content[start + first : start + last]
+    def tensor(kind, name, entry):
+        first, last = header[f"{kind}:{name}"]["data_offsets"]
+        stored = content[start + first : start + last]
+        if kind not in entry["deflated"]:
+            return stored
+        plain = zlib.decompress(stored, wbits=-15)
+        assert len(plain) == entry["deflated"][kind] <= 4 * math.prod(entry["shape"])
+        return plain
 
     for name, entry in manifest["arrays"].items():
-        if entry["dtype"] != "float32":
-            continue
-        values = np.frombuffer(tensor(f"values:{name}"), np.float32)
+        assert entry["dtype"] == "float32"
         count = math.prod(entry["shape"]) // entry["block"]
         kept, place = [], 0
+        where = b"" if entry["how"] == "dense" else tensor("where", name, entry)
         if entry["how"] == "dense":
             kept = range(count)
         elif entry["how"] == "mask":
-            where = tensor(f"where:{name}")
             kept = [n for n in range(count) if where[n // 8] >> n % 8 & 1]
         else:
-            codes = tensor(f"where:{name}")
+            codes = where
             if entry["how"] == "gaps4":
                 codes = [half for byte in codes for half in (byte & 15, byte >> 4)]
             more = 15 if entry["how"] == "gaps4" else 255
@@ -287,20 +347,76 @@ def by_description(path):
                 if code < more:
                     kept.append(place)
                     place += 1
+        number = len(kept) * entry["block"]
+        values = tensor("values", name, entry)
         array = np.zeros((count, entry["block"]), np.float32)
-        array[list(kept)] = values.reshape(-1, entry["block"])
-        yield name, entry["how"], torch.from_numpy(array.reshape(entry["shape"]))
+        if entry["code"].startswith("codebook"):
+            bits = int(entry["code"].removeprefix("codebook"))
+            stream = int.from_bytes(values, "little")
+            indices = [stream >> bits * n & (1 << bits) - 1 for n in range(number)]
+            numbers = np.frombuffer(tensor("codebook", name, entry), np.float32)[indices]
+        elif entry["code"] == "levels":
+            numbers = np.frombuffer(values, np.int8).astype(np.float32)
+        else:
+            numbers = np.frombuffer(values, np.float32)
+        array[list(kept)] = numbers.reshape(-1, entry["block"])
+        array = array.reshape(entry["shape"])
+        if entry["code"] == "levels":
+            scales = np.frombuffer(tensor("scales", name, entry), np.float32)
+            assert len(scales) in (1, entry["shape"][0])
+            array = array * scales.reshape(-1, *[1] * (array.ndim - 1))
+        yield name, entry, torch.from_numpy(array)
 
 
 def test_a_file_can_be_read_from_its_description_alone(tmp_path):
     torch.manual_seed(0)
-    layers = [nn.Linear(64, 64) for _ in range(4)]
-    for layer, zero in zip(layers, (0.0, 0.5, 0.9, 0.99), strict=True):
-        layer.weight.data[torch.rand(64, 64) < zero] = 0
-    model = nn.Sequential(*layers, nn.Linear(64, 3))
+    model = nn.Sequential(*[nn.Linear(64, 64, bias=False) for _ in range(40)], nn.Linear(64, 3))
+    for number, layer in enumerate(model[:-1]):
+        weight, few = layer.weight.data, torch.randint(2 + 6 * number, (64, 64))
+        if number % 4 == 1:
+            weight.copy_(torch.randn(2)[few % 2])
+        if number % 4 == 2:
+            weight.copy_((weight * 1000).round() * torch.rand(64, 1) + 0.0)
+        if number % 4 == 3:
+            weight.copy_(torch.randn(2 + 6 * number)[few])
+        weight[torch.rand(64, 64) < (0.0, 0.5, 0.8, 0.9, 0.97)[number % 5]] = 0
     save(model, tmp_path / "net")
     found = list(by_description(tmp_path / "net"))
-    assert {how for _, how, _ in found} == {"dense", "mask", "gaps4", "gaps8"}
+    assert {entry["how"] for _, entry, _ in found} == {"dense", "mask", "gaps4", "gaps8"}
+    assert {entry["code"] for _, entry, _ in found} >= {"plain", "levels", "codebook1", "codebook8"}
+    assert {", ".join(entry["deflated"]) for _, entry, _ in found} >= {
+        "values",
+        "values, where",
+        "",
+    }
     assert len(found) == len(model.state_dict())
     for name, _, array in found:
-        assert torch.equal(array, model.state_dict()[name])
+        assert torch.equal(bits(array), bits(model.state_dict()[name]))
+
+
+def test_a_file_of_version_1_still_loads():
+    path = Path(__file__).parent / "data" / "version-1.safetensors"
+    loaded = load(path)
+    assert {entry.how for entry in read_manifest(path).arrays.values()} == set(packing.WAYS)
+    assert "sparsepath artifact 1, " in contents(path)
+    given = loaded.model(torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4))
+    assert torch.allclose(given, torch.tensor(loaded.figures["output"]), rtol=1e-6)
+    weight = loaded.model.state_dict()["3.weight"]
+    assert torch.equal(loaded.support["3.weight"], weight != 0)
+
+
+def test_what_is_in_a_file_is_told_without_reading_it(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 64), nn.Linear(64, 64))
+    model[0].weight.data.copy_((model[0].weight * 300).round() * torch.rand(256, 1))
+    few = torch.randn(16)[torch.randint(16, (64, 256))] * (torch.rand(64, 256) < 0.1)
+    model[1].weight.data.copy_(few)
+    save(model, tmp_path / "net")
+    lines = {line.split()[0]: line for line in contents(tmp_path / "net").splitlines()}
+    assert "  dense, levels (deflated)  " in lines["0.weight"]
+    assert "  gaps8 (deflated), codebook4  " in lines["1.weight"]
+    assert "  dense, plain (deflated)  " in lines["2.weight"]
+    tensors, _ = sparsepath.storage.read_tensors(tmp_path / "net")
+    kinds = ("values", "where", "codebook")
+    stored = sum(tensors[f"{kind}:1.weight"].nbytes for kind in kinds)
+    assert lines["1.weight"].split()[-2:] == [f"{stored:,}", f"{stored / 65536:.3f}"]

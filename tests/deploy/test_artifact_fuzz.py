@@ -5,7 +5,9 @@ import hashlib
 import json
 import os
 import pickle
+import tracemalloc
 import zipfile
+import zlib
 
 import pytest
 import torch
@@ -33,13 +35,19 @@ def saved(tmp_path_factory):
     torch.manual_seed(0)
     model = scrambled(
         nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(1), nn.Linear(16, 3)
+            *(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten(1)),
+            *(nn.Linear(256, 3), nn.Linear(3, 40), nn.Linear(40, 60), nn.Linear(60, 200)),
         ),
         zero=0.6,
     )
+    levels, few = model[6].weight.data, model[7].weight.data
+    levels.copy_((levels * 500).round() * torch.rand(60, 1))
+    few.copy_(torch.randn(9)[torch.randint(9, few.shape)] * (torch.rand(few.shape) < 0.1))
     path = tmp_path_factory.mktemp("artifact") / "net"
-    support = Support({"4.weight": torch.rand(3, 16) < 0.5, "0.weight": model[0].weight != 0})
-    save(model, path, support=support, figures={"accuracy": 0.5})
+    support = Support({"4.weight": torch.rand(3, 256) < 0.5, "0.weight": model[0].weight != 0})
+    made = save(model, path, support=support, figures={"accuracy": 0.5})
+    assert [made.arrays[f"{n}.weight"].code for n in (0, 6, 7)] == ["plain", "levels", "codebook4"]
+    assert set(made.arrays["7.weight"].deflated) == {"values", "where"}
     return path
 
 
@@ -99,10 +107,16 @@ def places(content, path=()):
             yield from places(part, (*path, key))
 
 
-def resealed(saved, path, change):
-    """The file with another manifest, whose checksum is right."""
-    tensors, header = read_tensors(saved)
-    text = json.dumps(change(json.loads(header["manifest"])))
+def resealed(saved, path, change, tensors=None):
+    """The file with another manifest, or other tensors, whose checksums are right."""
+    kept, header = read_tensors(saved)
+    content = json.loads(header["manifest"])
+    for name, tensor in (tensors or {}).items():
+        kept[name] = tensor
+        digest = hashlib.sha256(tensor.view(torch.uint8).numpy().tobytes())
+        content["checksums"][name] = digest.hexdigest()
+    tensors = kept
+    text = json.dumps(change(content))
     sealed = {**header, "manifest": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     write_tensors(path, tensors, sealed)
 
@@ -183,10 +197,10 @@ def test_deep_nesting_and_double_keys_are_refused(saved, tmp_path):
 def test_other_and_newer_files_are_refused(saved, tmp_path):
     tensors, header = read_tensors(saved)
     for kind, says in {
-        "sparsepath artifact 2": "install a newer sparsepath",
+        "sparsepath artifact 3": "reads 1 and 2: install a newer one",
         "sparsepath artifact": "is no artifact of sparsepath",
         "sparsepath support 1": "its format is 'sparsepath support 1'",
-        "sparsepath artifact \u0662": "newer sparsepath",
+        "sparsepath artifact \u0662": "install a newer one",
     }.items():
         write_tensors(tmp_path / "net", tensors, {**header, "format": kind})
         assert says in refused(tmp_path / "net")
@@ -220,16 +234,29 @@ def test_foreign_files_are_never_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda c: c["arrays"]["0.weight"].update(block=5), "do not divide"),
-        (lambda c: c["arrays"]["0.weight"].update(block=1), "are not"),
-        (lambda c: c["arrays"]["0.weight"].update(shape=[1, 1, 3, 3]), "'0.weight': it"),
-        (lambda c: c["arrays"]["0.weight"].update(dtype="float64"), "values are torch.float32"),
+        (lambda c: c["arrays"]["4.weight"].update(block=5), "do not divide"),
+        (lambda c: c["arrays"]["4.weight"].update(block=3), "which are not 256 bits"),
+        (lambda c: c["arrays"]["4.weight"].update(how="dense"), "and not values"),
+        (lambda c: c["arrays"]["6.weight"].update(shape=[60, 41]), "2400 values are not 2460"),
+        (lambda c: c["arrays"]["6.weight"].update(dtype="float64"), "not of float32"),
+        (lambda c: c["arrays"]["7.weight"].update(code="codebook8"), "for 12"),
+        (lambda c: c["arrays"]["7.weight"].update(code="codebook9"), "'gaps8', 'codebook9'"),
+        (lambda c: c["arrays"]["7.weight"].update(code="levels"), "and not scales, values"),
+        (lambda c: c["arrays"]["7.weight"].update(dtype="float16"), "numbers of torch.float16"),
+        (lambda c: c["arrays"]["7.weight"].update(deflated={"evil": 1}), "no sane sizes"),
+        (lambda c: c["arrays"]["7.weight"].update(deflated={"codebook": 1}), "cannot be deflated"),
+        (lambda c: c["arrays"]["7.weight"]["deflated"].update(values=7), "are not 7 bytes"),
+        (lambda c: c["arrays"]["7.weight"]["deflated"].update(values=0), "are not 0 bytes"),
+        (lambda c: c["arrays"]["7.weight"]["deflated"].update(where=48001), "an array of 48000"),
+        (lambda c: c["arrays"]["0.bias"].update(deflated={"values": 9}), "do not fit an array"),
+        (lambda c: c["arrays"]["0.bias"].update(deflated={"values": 8}), "are no bytes"),
+        (lambda c: c["arrays"]["0.bias"].update(dtype="float64"), "values are torch.float32"),
         (lambda c: c["arrays"]["0.bias"].update(shape=[5]), "its shape is"),
         (lambda c: c["graph"]["nodes"][0].update(op="eval"), "does 'eval', which this version"),
         (lambda c: c["graph"]["nodes"][0]["attributes"].update(more=1), "does not fit 'conv'"),
         (lambda c: c["graph"]["nodes"][0].update(inputs=["later"]), "which nothing before gives"),
         (lambda c: c["graph"]["nodes"][0]["arrays"].update(weight="9"), "which is not there"),
-        (lambda c: c["support"]["4.weight"].update(shape=[3, 15]), "its mask has"),
+        (lambda c: c["support"]["4.weight"].update(shape=[3, 255]), "its mask has"),
         (lambda c: c["checksums"].update(more=""), "tensors are not those of its manifest"),
         (lambda c: c.update(factory="os.system"), "either a graph or the name of a factory"),
     ],
@@ -241,3 +268,56 @@ def test_what_does_not_fit_together_is_named(saved, tmp_path, change, says):
 
     resealed(saved, tmp_path / "net", changed)
     assert says in refused(tmp_path / "net")
+
+
+def changed_in(tensor, place, value):
+    tensor = tensor.clone()
+    tensor[place] = value
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("scales:6.weight", lambda x: x[:-1], "59 scales do not fit 60 slices"),
+        ("scales:6.weight", lambda x: changed_in(x, 3, -1.0), "not all finite and above zero"),
+        ("scales:6.weight", lambda x: changed_in(x, 3, 0.0), "not all finite and above zero"),
+        ("scales:6.weight", lambda x: changed_in(x, 3, torch.inf), "not all finite and above"),
+        ("scales:6.weight", lambda x: x.double(), "no list of float32"),
+        ("codebook:7.weight", lambda x: x[:-1], "reads number 8 of a codebook of 8"),
+        ("codebook:7.weight", lambda x: x[:0], "up to 16 numbers"),
+        ("codebook:7.weight", lambda x: torch.cat((x, x)), "up to 16 numbers"),
+        ("values:7.weight", lambda x: x[:-1], "are not 60"),
+        ("values:7.weight", lambda x: torch.cat((x, x[:1])), "are not 60"),
+        ("values:7.weight", lambda x: x.flip(0), "deflated bytes are"),
+        ("where:7.weight", lambda x: x[: len(x) // 2], "deflated bytes are not"),
+        ("where:7.weight", lambda x: x.reshape(1, -1), "are no bytes"),
+        ("where:4.weight", lambda x: x.reshape(1, -1), "its positions are no bytes"),
+    ],
+)
+def test_tensors_that_do_not_fit_together_are_named(saved, tmp_path, name, change, says):
+    tensor = change(read_tensors(saved)[0][name]).contiguous()
+    resealed(saved, tmp_path / "net", lambda content: content, {name: tensor})
+    assert says in refused(tmp_path / "net")
+
+
+@pytest.mark.parametrize("told", [600, 1 << 28])
+@pytest.mark.parametrize("kind", ["values", "where"])
+def test_a_deflate_bomb_is_never_blown_up(saved, tmp_path, kind, told):
+    coder = zlib.compressobj(9, wbits=-15)
+    zeros = bytes(1 << 20)
+    stream = b"".join(coder.compress(zeros) for _ in range(1 << 8)) + coder.flush()
+    bomb = torch.frombuffer(bytearray(stream), dtype=torch.uint8)
+
+    def change(content):
+        content["arrays"]["7.weight"]["deflated"][kind] = told
+        return content
+
+    resealed(saved, tmp_path / "net", change, {f"{kind}:7.weight": bomb})
+    tracemalloc.start()
+    try:
+        says = refused(tmp_path / "net")
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    assert ("are not 600 bytes" if told == 600 else "do not fit an array of 48000") in says

@@ -1,0 +1,173 @@
+"""Weights of 8 bits: as levels for our own file, or with the activations too, for onnxruntime.
+
+Both are symmetric, with a scale for each output channel, so that level 0 is exactly zero: what was
+pruned stays pruned.
+"""
+
+import copy
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from sparsepath.deploy.export import Exported, export
+from sparsepath.deploy.levels import HIGHEST, Levels
+from sparsepath.deploy.target import free, writing
+from sparsepath.deploy.weights import weights_of
+from sparsepath.errors import BadInput
+from sparsepath.metrics import evaluating
+from sparsepath.storage import write_atomically
+
+
+def int8_weights(model: nn.Module) -> nn.Module:
+    """A copy of the model whose weights are levels of -127 to 127 times a scale, in float32.
+
+    Each slice of a weight's first axis, an output channel, has its own scale. `save` finds the
+    levels by itself and stores a byte for each, or less.
+    """
+    for name, weight in weights_of(model).items():
+        if weight.dtype != torch.float32:
+            raise BadInput(f"{name!r} is {weight.dtype}: int8 stands for float32, call float().")
+    made = copy.deepcopy(model)
+    with torch.no_grad():
+        for weight in weights_of(made).values():
+            weight.copy_(levelled(weight.detach()).values)
+    return made
+
+
+def levelled(weight: Tensor) -> Levels:
+    """The nearest levels of a weight, by the largest number of each slice."""
+    largest = weight.abs().flatten(1).amax(1)
+    scales = largest / HIGHEST
+    # A slice of zeros, or of numbers too small to divide, has level 0 at any scale.
+    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
+    steps = weight / scales.reshape(-1, *[1] * (weight.dim() - 1))
+    levels = steps.round().clamp(-HIGHEST, HIGHEST).to(torch.int8)
+    return Levels(levels, scales)
+
+
+def int8_onnx(
+    model: nn.Module,
+    calibration: Tensor | Sequence[Tensor],
+    path: str | Path,
+    *,
+    force: bool = False,
+) -> Exported:
+    """Write the model for onnxruntime in int8, its activations' ranges taken from these batches.
+
+    The batches should be none of the images it is judged by. The file is run on the first of them
+    before it takes its name: `difference` says how far it is from the model.
+    """
+    path = free(path, force=force)
+    weights_of(model)
+    batches = _checked(model, calibration)
+    try:
+        import onnx
+        import onnxruntime
+        from onnxruntime import quantization
+    except ImportError as error:
+        raise BadInput(
+            f"An int8 file for onnxruntime needs {error.name}: pip install 'sparsepath[onnx]'."
+        ) from error
+    with tempfile.TemporaryDirectory() as folder, evaluating(model):
+        plain, small = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
+        export(model, batches[0], plain)
+        name = onnx.load(plain).graph.input[0].name
+        with _quiet():
+            quantization.quantize_static(
+                plain,
+                small,
+                _Reader(name, batches),
+                quant_format=quantization.QuantFormat.QDQ,
+                per_channel=True,
+                weight_type=quantization.QuantType.QInt8,
+                activation_type=quantization.QuantType.QUInt8,
+                extra_options={"WeightSymmetric": True},
+            )
+        _check_zeros(_arrays(onnx, plain), _arrays(onnx, small))
+        content = small.read_bytes()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+        given = session.run(None, {name: batches[0].numpy()})[0]
+        wanted = model(batches[0].clone()).numpy()
+    difference = float(abs(given - wanted).max() / (abs(wanted).max() or 1.0))
+    if not numpy.isfinite(difference):
+        raise BadInput("The int8 network gives numbers that are not finite: nothing was written.")
+
+    def write(neighbour: Path) -> None:
+        neighbour.write_bytes(content)
+
+    with writing(path):
+        write_atomically(path, write)
+    return Exported(path, "onnx in int8", difference)
+
+
+def _checked(model: nn.Module, calibration: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    """The batches, once the model has run each shape of them."""
+    batches = [calibration] if isinstance(calibration, Tensor) else list(calibration)
+    images = [batch for batch in batches if isinstance(batch, Tensor) and batch.dim()]
+    if len(images) != len(batches) or not sum(len(batch) for batch in images):
+        raise BadInput(
+            "Calibration needs batches of at least one image in all, as tensors: "
+            f"{len(batches)} batches were given, {len(images)} of them tensors."
+        )
+    batches = [batch.detach().cpu() for batch in images if len(batch)]
+    shapes = {tuple(batch.shape[1:]): batch for batch in batches}
+    for shape, batch in shapes.items():
+        try:
+            with evaluating(model):
+                model(batch[:1].clone())
+        except Exception as error:  # whatever a user's model has against it
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise BadInput(
+                f"This {type(model).__name__} cannot run calibration images of shape {shape}: "
+                f"{line}"
+            ) from error
+    return batches
+
+
+class _Reader:
+    """The batches as onnxruntime asks for them."""
+
+    def __init__(self, name: str, batches: Sequence[Tensor]) -> None:
+        self._left = [{name: batch.numpy()} for batch in reversed(batches)]
+
+    def get_next(self) -> dict[str, Any] | None:
+        """The next batch, or None after the last."""
+        return self._left.pop() if self._left else None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without advice about models that are not prepared in its own way."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _arrays(onnx: Any, path: Path) -> dict[str, Any]:
+    graph = onnx.load(path).graph
+    return {array.name: onnx.numpy_helper.to_array(array) for array in graph.initializer}
+
+
+def _check_zeros(plain: dict[str, Any], small: dict[str, Any]) -> None:
+    """Every zero weight must be the level that stands for exactly zero."""
+    for name, array in plain.items():
+        if array.ndim < 2 or name in small:  # one that stays in float32 stays as it is
+            continue
+        levels, point = small.get(f"{name}_quantized"), small.get(f"{name}_zero_point")
+        if levels is None or numpy.any(point) or levels[array == 0].any():
+            raise BadInput(f"onnxruntime moved zeros of {name!r}: nothing was written.")

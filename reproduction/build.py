@@ -16,6 +16,7 @@ from sparsepath.report.arms import arms_table
 from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
 from sparsepath.report.layout import Table
+from sparsepath.report.measured import measured
 from sparsepath.report.paper import appendix, combined, summary
 from sparsepath.report.reported import DATA, NETWORKS, PENALTIES
 from sparsepath.report.statistics import Sample
@@ -37,7 +38,7 @@ def records(pattern: str) -> list[dict[str, Any]]:
 def tables() -> Mapping[str, Table]:
     """Every table, by the name of its files."""
     walked = records("*/paper/*.json")
-    made = {"summary": summary(PAPER, walked)}
+    made = {"summary": summary(PAPER, walked), "speed": measured(walked)}
     for data in DATA:
         made[f"{data}-combined"] = combined(PAPER, walked, data=data)
         for network in NETWORKS:

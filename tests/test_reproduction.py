@@ -33,7 +33,7 @@ def test_the_committed_tables_are_made_from_the_records(build):
 
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
     compared = len(list(FOLDER.glob("*/comparisons/*.json")))
-    assert len(build["tables"]()) == 1 + 3 * (1 + 4) + compared + 1
+    assert len(build["tables"]()) == 2 + 3 * (1 + 4) + compared + 1
 
 
 def test_the_records_are_of_the_settings_that_ship():

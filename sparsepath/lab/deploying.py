@@ -91,7 +91,7 @@ def deploy(
     dense, deployed = measured["dense"], measured["deployed"]
     notes = made.notes
     try:
-        keep_latency(folder, point, _latency(dense, deployed, effort, path.name))
+        keep_latency(folder, point, latency(dense, deployed, effort, path.name))
     except (BadInput, OSError) as error:  # the file is there, and worth more than the note of it
         notes = (*notes, f"The run's figures stay without the latency: {error}")
     return Deployed(
@@ -123,7 +123,7 @@ def _subjects(
     }
 
 
-def _latency(dense: Side, deployed: Side, effort: Effort, file: str) -> Mapping[str, Any]:
+def latency(dense: Side, deployed: Side, effort: Effort, file: str) -> Mapping[str, Any]:
     """For the record: each network in the runtime that is fastest for it."""
     return {
         "dense": _fastest(dense),

@@ -1,0 +1,46 @@
+"""The table of what sparse networks gain in time on a CPU, made from records."""
+
+from collections.abc import Sequence
+
+from sparsepath.lab.folders import Record
+from sparsepath.report.layout import Table
+from sparsepath.report.reported import DATA, NETWORKS
+from sparsepath.report.tables import percent
+
+BATCHES = ("batch 1", "batch 64")
+DENSE = ("over dense in sparsepath", "over dense in onnxruntime")
+
+
+def measured(records: Sequence[Record]) -> Table:
+    """The last point of each path whose time was measured, beside the dense network's."""
+    rows, machines = [], set()
+    for record in records:
+        point = record["points"][-1]
+        gains = point.get("latency", {}).get("gains")
+        if gains is None:
+            continue
+        machines.add(str(point["latency"]["machine"]))
+        variant = f", {record['variant']}" if record["variant"] else ""
+        rows.append(
+            [
+                DATA[record["data"]],
+                NETWORKS[record["network"]],
+                f"{record['penalty']}{variant}",
+                percent(point["sparsity"]["of_blocks"]),
+                f"{point['macs']['speedup']:.2f}",
+                *(_gain(gains[batch], dense) for batch in BATCHES for dense in DENSE),
+            ]
+        )
+    over = [f"{batch}, {dense}" for batch in BATCHES for dense in DENSE]
+    where = f" On {' and '.join(sorted(machines))}, one thread." if machines else ""
+    return Table(
+        "How many times faster the last networks of the paths are in our runtime, measured.",
+        ["data", "network", "path", "zero kernels", "MACs fewer", *over],
+        rows,
+        "Zero kernels in percent. MACs fewer is what zeros would give if time were multiplications."
+        f"{where} Medians of calls that took turns in one process (reproduction/speed.py).",
+    )
+
+
+def _gain(gains: Record, dense: str) -> str:
+    return f"{gains[dense]:.2f}" if dense in gains else ""

@@ -2,10 +2,12 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from ctypes import Array, addressof, c_int32, c_void_p, sizeof
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -59,7 +61,8 @@ class Calls:
         self._slots: list[Slot] = []
         self._inputs: list[Plain] = []
         self._outputs: list[Plain] = []
-        self._kept: list[object] = []
+        self._weights: list[Conv | Linear | None] = []
+        self._kept: list[Tensor] = []
         self._plans: dict[int, Plan] = {}
 
     def input(self, shape: Sequence[int]) -> Plain:
@@ -94,10 +97,14 @@ class Calls:
         outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
         seconds = [0.0] * len(self._calls)
         for call in self._groups([*inputs, *outputs]):
-            for index in range(len(self._calls)):
+            plan = self._plan(min(batch, self.group))
+            index = 0
+            while index < len(self._calls):
                 began = clock()
-                call(index, 1)
+                count = 1 + plan.calls[index].tails
+                call(index, count)
                 seconds[index] += clock() - began
+                index += count
         return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
 
     def _groups(self, tensors: list[Tensor]) -> Iterator[Callable[[int, int], None]]:
@@ -135,10 +142,30 @@ class Calls:
         if plan is None or len(plan.calls) != len(self._calls):
             bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
             calls = (CCall * len(self._calls))(*self._calls)
+            bound |= self._chained(calls, bound)
             floats = library().sp_workspace(addressof(calls), len(calls), batch, self._threads)
             plan = Plan(calls, Arena.of(self._slots, bound, batch), floats)
             self._plans[batch] = plan
         return plan
+
+    def _chained(self, calls: Array[CCall], bound: Collection[int]) -> set[int]:
+        """Let each run of 1 x 1 convolutions go with what they follow, and name the slots between.
+
+        Nobody else may read such a slot: the call that writes it and the next one touch it alone.
+        """
+        between = set()
+        head = 0
+        for index, (before, call) in enumerate(pairwise(calls), 1):
+            conv, slot = self._weights[index], call.source.slot
+            touched = (self._slots[slot].first, self._slots[slot].last)
+            alone = touched == (index - 1, index) and slot not in bound
+            follows = alone and bytes(before.target) == bytes(call.source)
+            if follows and _direct(self._weights[head]) and _direct(conv) and conv.pointwise:
+                calls[head].tails += 1
+                between.add(slot)
+            else:
+                head = index
+        return between
 
     def _checked(self, inputs: Sequence[Tensor]) -> int:
         if len(inputs) != len(self._inputs) or not self._outputs:
@@ -197,8 +224,12 @@ class Calls:
                 plain = values.detach().to("cpu", torch.float32).contiguous()
                 self._kept.append(plain)
                 setattr(call, name, plain.data_ptr())
-        self._kept.append(weights)
+        self._weights.append(weights)
         for tensor in (source, other, target):
             if tensor is not None:
                 self._slots[tensor.slot].touch(len(self._calls))
         self._calls.append(call)
+
+
+def _direct(weights: Conv | Linear | None) -> TypeGuard[Conv]:
+    return isinstance(weights, Conv) and weights.method == "direct"

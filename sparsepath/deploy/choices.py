@@ -8,7 +8,9 @@ from typing import Any, Literal
 from sparsepath.deploy.graph import Node
 from sparsepath.deploy.kernels import Conv, Linear
 
-Method = Literal["winograd4", "winograd2", "direct", "depthwise", "linear", "native", "torch"]
+Method = Literal[
+    "winograd4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Weights:
 def _packed(node: Node, method: Method) -> Conv | Linear:
     weight, bias = node.arrays["weight"], node.arrays.get("bias")
     if node.op == "linear":
-        return Linear(weight, bias)
+        return Linear(weight, bias, few=method == "rows")
     shape: Mapping[str, Any] = {
         key: node.attributes[key] for key in ("stride", "padding", "dilation", "groups")
     }

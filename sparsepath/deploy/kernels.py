@@ -28,7 +28,7 @@ __all__ = [
     "available", "isas", "library", "why_missing",
 ]  # fmt: skip
 
-Method = Literal["direct", "winograd2", "winograd4", "depthwise"]
+Method = Literal["direct", "winograd2", "winograd4", "depthwise", "rows"]
 Pair = tuple[int, int]
 PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
 MOST_THREADS = 1024
@@ -148,6 +148,11 @@ class Conv(_Packed):
         """Whether the kernel can take the maximum over 2 x 2 pixels on its way out."""
         return self.method.startswith("winograd") and self.kernel == (3, 3)
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether each pixel is made of the pixel at its own place."""
+        return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
+
     @staticmethod
     def methods(
         kernel: Pair, stride: Pair, dilation: Pair, shape: tuple[int, int, int]
@@ -182,14 +187,17 @@ class Conv(_Packed):
 class Linear(_Packed):
     """The packed weights of a linear layer."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        """Pack weights of the shape (out, in)."""
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None = None, *, few: bool = False
+    ) -> None:
+        """Pack weights of the shape (out, in), for batches or for `few` images at a time."""
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = weight.shape
         self._handle = self._library.sp_pack_linear(
-            self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr()
-        )
+            self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr(),
+            get_args(Method).index("rows" if few else "direct"),
+        )  # fmt: skip
 
 
 def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:

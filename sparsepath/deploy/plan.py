@@ -71,7 +71,7 @@ class Planner:
 def methods(node: Node) -> tuple[Method, ...]:
     """The native methods that can run a node, the usual first."""
     if node.op == "linear":
-        return ("linear",)
+        return ("linear", "rows")
     if node.op != "conv":
         return ("native",)
     weight, attributes = node.arrays["weight"], node.attributes
@@ -88,6 +88,8 @@ def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
     if why is not None:
         return Choice("torch", why)
     able = methods(node)
+    if lanes in ONE and "rows" in able:
+        return Choice("rows", "by rule")
     if "winograd4" in able:
         edge = min(-(-side // lanes.grid) for side in shapes[node.inputs[0]][2:])
         able = tuple(m for m in able if edge >= TILES.get(m, 1))

@@ -203,7 +203,7 @@ void test_linear() {
     const int in = roll(1, 150), out = roll(1, 20), batch = roll(1, 70);
     std::vector<float> weight = normals(size_t(out) * in), bias = normals(out), x = normals(size_t(batch) * in);
     for (float &w : weight) w = roll(0, 1) ? w : 0;
-    sp_weights *packed = sp_pack_linear(out, in, weight.data(), bias.data());
+    sp_weights *packed = sp_pack_linear(out, in, weight.data(), bias.data(), roll(0, 1) ? SP_ROWS : SP_DIRECT);
     sp_call call = call_of(SP_LINEAR, map_of(0, in, layout_of(1, 1, 0)), map_of(1, out, layout_of(1, 1, 0)));
     call.weights = packed;
     const auto y = run({call}, x, batch);

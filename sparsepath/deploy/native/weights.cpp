@@ -76,6 +76,8 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
         packed.bias.assign(spec.out_channels, 0.0f);
     if (spec.method == SP_DEPTHWISE)
         packed.depthwise.assign(weight, weight + size_t(spec.out_channels) * taps(spec));
+    else if (spec.method == SP_ROWS)
+        packed.rows = pack_rows(spec.out_channels, spec.in_channels, weight);
     else if (is_winograd(spec))
         packed.sets = pack(winograd_matrix(spec, weight), std::numeric_limits<int>::max());
     else

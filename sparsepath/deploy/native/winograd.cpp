@@ -6,7 +6,7 @@
 // of zeros: the transform's saving and the sparsity's multiply. Each panel of P tile vectors is
 // transformed into `panel[t][channel][P]`, multiplied slice by slice (one slice of the panel stays in
 // the first cache while all filters read it), and transformed back on the way out. The products of a
-// slice are written over the panel of the slice before, which is no longer needed and still in the
+// slice are written over the panel of a slice before, which is no longer needed and still in the
 // cache: this halves the memory that a panel goes through.
 #include "families.h"
 #include "multiply.h"
@@ -93,7 +93,7 @@ template <int FY, int FX> class Winograd {
             const size_t each = scratch_floats(weights_, P);
             bench_.team.each(panels, [&](int panel, int thread) {
                 float *scratch = bench_.workspace + thread * each;
-                float *panels = scratch + stride_;
+                float *panels = scratch + slices_together(P) * stride_;
                 fill(panel, panels, 0, channels);
                 multiply_slices(panels, scratch, 0, SLICES);
                 empty(panel, scratch, 0, filters);
@@ -101,7 +101,7 @@ template <int FY, int FX> class Winograd {
             return;
         }
         for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
-            float *panels = bench_.workspace, *products = panels + (SLICES + 1) * stride_;
+            float *panels = bench_.workspace, *products = panels + SLICES * stride_;
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(channels, part, threads);
                 fill(panel, panels, range.first, range.last);
@@ -174,11 +174,13 @@ template <int FY, int FX> class Winograd {
 
     // Slices first .. last - 1 of the products.
     void multiply_slices(const float *panels, float *products, int first, int last) const {
-        for (int t = first; t < last; t++) {
-            const float *panel = panels + t * stride_, *next = t + 1 < last ? panel + stride_ : nullptr;
-            multiply(P, {&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
-                         products + t * stride_, size_t(P) * LANES, nullptr, next,
-                         (steps_.columns.size() + 1) * P});
+        const int blocks = static_cast<int>(steps_.blocks.size());
+        for (int t = first, slices; t < last; t += slices) {
+            slices = last - t >= slices_together(P) ? slices_together(P) : 1;
+            const float *panel = panels + t * stride_;
+            const float *next = last - t >= 2 * slices ? panel + slices * stride_ : nullptr;
+            multiply(P, {&steps_, t, slices, 0, blocks, panel, nullptr, products + t * stride_,
+                         size_t(P) * LANES, nullptr, stride_, next, (steps_.columns.size() + 1) * P});
         }
     }
 

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from ctypes import Array, addressof, c_int32, c_void_p, sizeof
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import TypeGuard
@@ -16,6 +16,7 @@ from sparsepath.deploy.kernels import ISA, NO_CLAMP, Conv, Engine, Linear, Pair,
 from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
 from sparsepath.deploy.memory import Arena, Slot
+from sparsepath.deploy.phases import Phase, Visit, phases, reader, visits
 from sparsepath.errors import BadInput, checked_count
 
 KINDS = (
@@ -23,6 +24,8 @@ KINDS = (
     "linear",
 )  # fmt: skip
 Clamp = tuple[float, float]
+# So many sizes of batches are remembered; a program that meets ever new ones must not grow.
+PLANS = 16
 
 
 class Place:
@@ -32,21 +35,63 @@ class Place:
         """Start with no memory."""
         self.engine = engine
         self._memory = torch.empty(0)
+        self._stages: dict[int, tuple[Stage, ...]] = {}
 
-    def memory(self, floats: int) -> int:
-        """The address of so much memory, aligned to a cache line."""
-        if len(self._memory) < floats + LANES:
-            self._memory = torch.empty(floats + LANES)
-        return self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
+    def stages(self, batch: int, plan: "Plan") -> "tuple[Stage, ...]":
+        """What a batch goes through, at addresses in memory of its own."""
+        if batch not in self._stages:
+            floats = plan.arena.floats + plan.workspace
+            if len(self._memory) < floats + LANES:
+                self._memory = torch.empty(floats + LANES)
+                self._stages.clear()
+            aligned = self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
+            self._stages[batch] = plan.placed(aligned)
+        return self._stages[batch]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A visit of some images to some calls, ready to run but for the tensors of the caller."""
+
+    calls: int  # the address of the first
+    first: int
+    last: int
+    pointers: Array[c_void_p]
+    begin: int
+    count: int
+    workspace: int
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """A program for one size of batch: its calls, its buffers and its workspace."""
 
     calls: Array[CCall]
+    slots: tuple[Slot, ...]
+    phases: tuple[Phase, ...]
+    visits: tuple[Visit, ...]
     arena: Arena
     workspace: int
+
+    def placed(self, memory: int) -> tuple[Stage, ...]:
+        """All visits with the addresses of their buffers."""
+        stages = []
+        for visit in self.visits:
+            phase = self.phases[visit.phase]
+            pointers = (c_void_p * len(self.slots))()
+            for index, (slot, offset) in enumerate(
+                zip(self.slots, self.arena.offsets, strict=True)
+            ):
+                # What a later phase reads is gathered behind what earlier visits left there.
+                behind = slot.floats(visit.offset(reader(self.phases, slot)))
+                pointers[index] = memory + 4 * (offset + behind)
+            stages.append(
+                Stage(
+                    addressof(self.calls), phase.first, phase.last, pointers, visit.begin,
+                    visit.count, memory + 4 * self.arena.floats,
+                )
+            )  # fmt: skip
+        return tuple(stages)
 
 
 class Calls:
@@ -83,70 +128,92 @@ class Calls:
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for these inputs, group of images by group."""
-        batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
-        for call in self._groups([*inputs, *outputs]):
-            call(0, len(self._calls))
+        outputs, stages = self._begun(inputs)
+        for stage, run in stages:
+            run(stage.first, stage.last - stage.first)
         return outputs
 
     def profile(
         self, inputs: Sequence[Tensor], *, clock: Callable[[], float] = time.perf_counter
     ) -> list[tuple[str, float]]:
-        """The kind of each call and the seconds it took for these inputs."""
-        batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        """The kind of each call and the seconds it took for these inputs.
+
+        A call that runs as a tail of another took none of its own.
+        """
         seconds = [0.0] * len(self._calls)
-        for call in self._groups([*inputs, *outputs]):
-            plan = self._plan(min(batch, self.group))
-            index = 0
-            while index < len(self._calls):
+        calls = self._plan(len(inputs[0])).calls
+        _, stages = self._begun(inputs)
+        for stage, run in stages:
+            index = stage.first
+            while index < stage.last:
+                count = 1 + calls[index].tails
                 began = clock()
-                count = 1 + plan.calls[index].tails
-                call(index, count)
+                run(index, count)
                 seconds[index] += clock() - began
                 index += count
         return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
 
-    def _groups(self, tensors: list[Tensor]) -> Iterator[Callable[[int, int], None]]:
-        """For each group of images, what runs some of the calls on it."""
+    def _begun(
+        self, inputs: Sequence[Tensor]
+    ) -> tuple[list[Tensor], Iterator[tuple[Stage, Callable[[int, int], None]]]]:
+        """Empty outputs, and every stage that fills them with what runs some of its calls."""
+        batch = self._checked(inputs)
+        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        return outputs, self._stages(batch, [x.data_ptr() for x in (*inputs, *outputs)])
+
+    def _stages(
+        self, batch: int, addresses: Sequence[int]
+    ) -> Iterator[tuple[Stage, Callable[[int, int], None]]]:
+        ends = [
+            (plain.slot, address, 4 * prod(plain.shape))
+            for plain, address in zip((*self._inputs, *self._outputs), addresses, strict=True)
+        ]
+        plan = self._plan(batch)
         try:
             place = self._places.pop()
         except IndexError:  # all are at work in other threads
             place = Place(Engine(self._threads, isa=self._isa))
         try:
-            for begin in range(0, len(tensors[0]), self.group):
-                yield self._bound(place, [t[begin : begin + self.group] for t in tensors])
+            sp_run, handle = place.engine.library.sp_run, place.engine.handle
+            for stage in place.stages(batch, plan):
+                for slot, address, bytes_each in ends:
+                    stage.pointers[slot] = address + stage.begin * bytes_each
+
+                def run(first: int, count: int, stage: Stage = stage) -> None:
+                    calls = stage.calls + first * sizeof(CCall)
+                    sp_run(handle, calls, count, stage.pointers, stage.count, stage.workspace)
+
+                yield stage, run
         finally:
             self._places.append(place)
-
-    def _bound(self, place: Place, tensors: list[Tensor]) -> Callable[[int, int], None]:
-        """What runs some of the calls on these tensors."""
-        batch = len(tensors[0])
-        plan = self._plan(batch)
-        arena = place.memory(plan.arena.floats + plan.workspace)
-        pointers = (c_void_p * len(self._slots))(
-            *(arena + 4 * offset for offset in plan.arena.offsets)
-        )
-        for plain, tensor in zip((*self._inputs, *self._outputs), tensors, strict=True):
-            pointers[plain.slot] = tensor.data_ptr()
-        engine, workspace = place.engine, arena + 4 * plan.arena.floats
-
-        def call(first: int, count: int) -> None:
-            calls = addressof(plan.calls) + first * sizeof(CCall)
-            engine.library.sp_run(engine.handle, calls, count, pointers, batch, workspace)
-
-        return call
 
     def _plan(self, batch: int) -> Plan:
         plan = self._plans.get(batch)
         if plan is None or len(plan.calls) != len(self._calls):
-            bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
-            calls = (CCall * len(self._calls))(*self._calls)
-            bound |= self._chained(calls, bound)
-            floats = library().sp_workspace(addressof(calls), len(calls), batch, self._threads)
-            plan = Plan(calls, Arena.of(self._slots, bound, batch), floats)
+            plan = self._planned(batch)
+            if len(self._plans) >= PLANS:
+                self._plans.pop(next(iter(self._plans)))
             self._plans[batch] = plan
         return plan
+
+    def _planned(self, batch: int) -> Plan:
+        bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
+        calls = (CCall * len(self._calls))(*self._calls)
+        bound |= self._chained(calls, bound)
+        grids = [m.layout.grid for c in calls for m in (c.source, c.target) if m.layout.grid]
+        step = LANES // min(grids, default=4) ** 2
+        found = phases(calls, self._slots, bound, group=self.group, step=step)
+        workspace = max(
+            library().sp_workspace(
+                addressof(calls) + phase.first * sizeof(CCall),
+                phase.last - phase.first,
+                min(batch, phase.group),
+                self._threads,
+            )
+            for phase in found
+        )
+        arena = Arena.of(_held(self._slots, found, batch), bound)
+        return Plan(calls, tuple(self._slots), found, visits(found, batch), arena, workspace)
 
     def _chained(self, calls: Array[CCall], bound: Collection[int]) -> set[int]:
         """Let each run of 1 x 1 convolutions go with what they follow, and name the slots between.
@@ -233,3 +300,14 @@ class Calls:
 
 def _direct(weights: Conv | Linear | None) -> TypeGuard[Conv]:
     return isinstance(weights, Conv) and weights.method == "direct"
+
+
+def _held(slots: Sequence[Slot], found: Sequence[Phase], batch: int) -> list[tuple[int, Slot]]:
+    """The size of each slot, and the slot, held from the beginning on if it gathers results."""
+    held = []
+    for slot in slots:
+        phase = found[reader(found, slot)]
+        gathers = 0 <= slot.first < phase.first
+        size = slot.floats(min(batch, phase.group))
+        held.append((size, replace(slot, first=0) if gathers else slot))
+    return held

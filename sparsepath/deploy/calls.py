@@ -2,9 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from ctypes import Array, addressof, c_int32, c_void_p, sizeof
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from ctypes import Array, addressof, c_int32
 from itertools import pairwise
 from math import prod
 from typing import TypeGuard
@@ -16,7 +15,8 @@ from sparsepath.deploy.kernels import ISA, NO_CLAMP, Conv, Engine, Linear, Pair,
 from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
 from sparsepath.deploy.memory import Arena, Slot
-from sparsepath.deploy.phases import Phase, Visit, phases, reader, visits
+from sparsepath.deploy.phases import phases, visits
+from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, held
 from sparsepath.errors import BadInput, checked_count
 
 KINDS = (
@@ -24,81 +24,13 @@ KINDS = (
     "linear",
 )  # fmt: skip
 Clamp = tuple[float, float]
-# So many sizes of batches are remembered; a program that meets ever new ones must not grow.
-PLANS = 16
-
-
-class Place:
-    """Where one run at a time happens: an engine with the memory it works in."""
-
-    def __init__(self, engine: Engine) -> None:
-        """Start with no memory."""
-        self.engine = engine
-        self._memory = torch.empty(0)
-        self._stages: dict[int, tuple[Stage, ...]] = {}
-
-    def stages(self, batch: int, plan: "Plan") -> "tuple[Stage, ...]":
-        """What a batch goes through, at addresses in memory of its own."""
-        if batch not in self._stages:
-            floats = plan.arena.floats + plan.workspace
-            if len(self._memory) < floats + LANES:
-                self._memory = torch.empty(floats + LANES)
-                self._stages.clear()
-            aligned = self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
-            self._stages[batch] = plan.placed(aligned)
-        return self._stages[batch]
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """A visit of some images to some calls, ready to run but for the tensors of the caller."""
-
-    calls: int  # the address of the first
-    first: int
-    last: int
-    pointers: Array[c_void_p]
-    begin: int
-    count: int
-    workspace: int
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A program for one size of batch: its calls, its buffers and its workspace."""
-
-    calls: Array[CCall]
-    slots: tuple[Slot, ...]
-    phases: tuple[Phase, ...]
-    visits: tuple[Visit, ...]
-    arena: Arena
-    workspace: int
-
-    def placed(self, memory: int) -> tuple[Stage, ...]:
-        """All visits with the addresses of their buffers."""
-        stages = []
-        for visit in self.visits:
-            phase = self.phases[visit.phase]
-            pointers = (c_void_p * len(self.slots))()
-            for index, (slot, offset) in enumerate(
-                zip(self.slots, self.arena.offsets, strict=True)
-            ):
-                # What a later phase reads is gathered behind what earlier visits left there.
-                behind = slot.floats(visit.offset(reader(self.phases, slot)))
-                pointers[index] = memory + 4 * (offset + behind)
-            stages.append(
-                Stage(
-                    addressof(self.calls), phase.first, phase.last, pointers, visit.begin,
-                    visit.count, memory + 4 * self.arena.floats,
-                )
-            )  # fmt: skip
-        return tuple(stages)
 
 
 class Calls:
     """Calls in order, with the buffers that they read and write; `Program` gives them names."""
 
     def __init__(self, *, threads: int = 1, isa: ISA | None = None, group: int = 16) -> None:
-        """Start without calls; `group` images go through all of them at a time."""
+        """Start without calls; at most `group` images go through them at a time."""
         self._places = deque([Place(Engine(threads, isa=isa))])
         self._threads, self._isa = threads, isa
         self.group = checked_count("group", group)
@@ -128,9 +60,14 @@ class Calls:
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for these inputs, group of images by group."""
-        outputs, stages = self._begun(inputs)
-        for stage, run in stages:
-            run(stage.first, stage.last - stage.first)
+        outputs, plan, addresses = self._begun(inputs)
+        place = self._taken()
+        try:
+            for stage in place.stages(plan):
+                stage.bind(plan.ends, addresses)
+                stage.run(place.engine, stage.first, stage.last)
+        finally:
+            self._places.append(place)
         return outputs
 
     def profile(
@@ -140,52 +77,34 @@ class Calls:
 
         A call that runs as a tail of another took none of its own.
         """
+        _, plan, addresses = self._begun(inputs)
         seconds = [0.0] * len(self._calls)
-        calls = self._plan(len(inputs[0])).calls
-        _, stages = self._begun(inputs)
-        for stage, run in stages:
-            index = stage.first
-            while index < stage.last:
-                count = 1 + calls[index].tails
-                began = clock()
-                run(index, count)
-                seconds[index] += clock() - began
-                index += count
-        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
-
-    def _begun(
-        self, inputs: Sequence[Tensor]
-    ) -> tuple[list[Tensor], Iterator[tuple[Stage, Callable[[int, int], None]]]]:
-        """Empty outputs, and every stage that fills them with what runs some of its calls."""
-        batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
-        return outputs, self._stages(batch, [x.data_ptr() for x in (*inputs, *outputs)])
-
-    def _stages(
-        self, batch: int, addresses: Sequence[int]
-    ) -> Iterator[tuple[Stage, Callable[[int, int], None]]]:
-        ends = [
-            (plain.slot, address, 4 * prod(plain.shape))
-            for plain, address in zip((*self._inputs, *self._outputs), addresses, strict=True)
-        ]
-        plan = self._plan(batch)
+        place = self._taken()
         try:
-            place = self._places.pop()
-        except IndexError:  # all are at work in other threads
-            place = Place(Engine(self._threads, isa=self._isa))
-        try:
-            sp_run, handle = place.engine.library.sp_run, place.engine.handle
-            for stage in place.stages(batch, plan):
-                for slot, address, bytes_each in ends:
-                    stage.pointers[slot] = address + stage.begin * bytes_each
-
-                def run(first: int, count: int, stage: Stage = stage) -> None:
-                    calls = stage.calls + first * sizeof(CCall)
-                    sp_run(handle, calls, count, stage.pointers, stage.count, stage.workspace)
-
-                yield stage, run
+            for stage in place.stages(plan):
+                stage.bind(plan.ends, addresses)
+                after = stage.first
+                while after < stage.last:
+                    index, after = after, after + 1 + plan.calls[after].tails
+                    began = clock()
+                    stage.run(place.engine, index, after)
+                    seconds[index] += clock() - began
         finally:
             self._places.append(place)
+        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
+
+    def _begun(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Plan, list[int]]:
+        """Empty outputs, the plan that fills them, and where inputs and outputs lie."""
+        batch = self._checked(inputs)
+        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        return outputs, self._plan(batch), [x.data_ptr() for x in (*inputs, *outputs)]
+
+    def _taken(self) -> Place:
+        """A place that nobody else works at."""
+        try:
+            return self._places.pop()
+        except IndexError:  # all are at work in other threads
+            return Place(Engine(self._threads, isa=self._isa))
 
     def _plan(self, batch: int) -> Plan:
         plan = self._plans.get(batch)
@@ -205,15 +124,17 @@ class Calls:
         found = phases(calls, self._slots, bound, group=self.group, step=step)
         workspace = max(
             library().sp_workspace(
-                addressof(calls) + phase.first * sizeof(CCall),
+                addressof(calls) + phase.first * CALL_BYTES,
                 phase.last - phase.first,
                 min(batch, phase.group),
                 self._threads,
             )
             for phase in found
         )
-        arena = Arena.of(_held(self._slots, found, batch), bound)
-        return Plan(calls, tuple(self._slots), found, visits(found, batch), arena, workspace)
+        arena = Arena.of(held(self._slots, found, batch), bound)
+        ends = tuple((x.slot, 4 * prod(x.shape)) for x in (*self._inputs, *self._outputs))
+        slots, order = tuple(self._slots), visits(found, batch)
+        return Plan(batch, ends, calls, slots, found, order, arena, workspace)
 
     def _chained(self, calls: Array[CCall], bound: Collection[int]) -> set[int]:
         """Let each run of 1 x 1 convolutions go with what they follow, and name the slots between.
@@ -301,13 +222,3 @@ class Calls:
 def _direct(weights: Conv | Linear | None) -> TypeGuard[Conv]:
     return isinstance(weights, Conv) and weights.method == "direct"
 
-
-def _held(slots: Sequence[Slot], found: Sequence[Phase], batch: int) -> list[tuple[int, Slot]]:
-    """The size of each slot, and the slot, held from the beginning on if it gathers results."""
-    held = []
-    for slot in slots:
-        phase = found[reader(found, slot)]
-        gathers = 0 <= slot.first < phase.first
-        size = slot.floats(min(batch, phase.group))
-        held.append((size, replace(slot, first=0) if gathers else slot))
-    return held

@@ -107,8 +107,12 @@ class Conv(_Packed):
         dilation: Pair = (1, 1),
         groups: int = 1,
         method: Method = "direct",
+        columns: int = 0,
     ) -> None:
-        """Pack weights of the shape (out, in / groups, height, width)."""
+        """Pack weights of the shape (out, in / groups, height, width).
+
+        A direct convolution takes `columns` (channel and tap) at a time, or as many as it likes.
+        """
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 4), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = len(weight), weight.shape[1] * groups
@@ -119,7 +123,7 @@ class Conv(_Packed):
         spec = CConvSpec(self.in_channels, self.out_channels, groups)
         for name in ("kernel", "stride", "padding", "dilation"):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
-        spec.method = get_args(Method).index(method)
+        spec.method, spec.columns = get_args(Method).index(method), columns
         self._handle = self._library.sp_pack_conv(
             ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
         )

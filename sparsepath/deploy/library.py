@@ -46,7 +46,7 @@ class CConvSpec(Structure):
     _fields_ = [
         *((name, c_int32) for name in ("in_channels", "out_channels", "groups")),
         *((name, c_int32 * 2) for name in ("kernel", "stride", "padding", "dilation")),
-        *((name, c_int32) for name in ("method",)),
+        *((name, c_int32) for name in ("method", "columns")),
     ]
 
 

@@ -23,12 +23,14 @@ class Builder:
     def __init__(
         self,
         program: Program,
-        weights: Callable[[Node], Conv | Linear],
+        weights: Callable[[Node, int], Conv | Linear],
         *,
         grid: int,
         panel: Callable[[Node], int] = lambda node: 0,
     ) -> None:
-        """`weights` and `panel` give a layer's packed weights and how many vectors it takes."""
+        """`weights` gives a layer's packed weights for maps of so many vectors a channel,
+        `panel` how many of them it takes at a time.
+        """
         self.program = program
         self.weights, self.panel = weights, panel
         self.grid = grid

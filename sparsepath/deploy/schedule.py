@@ -38,7 +38,10 @@ class Native:
             given = self.program.run([x.contiguous() for x in inputs])
         except BadInput:
             return run_in_torch(self.segment, *inputs)
-        return tuple(given[place].view(-1, *plain.shape) for place, plain in self.views)
+        return tuple(
+            x if x.shape[1:] == plain.shape else x.view(-1, *plain.shape)
+            for x, plain in ((given[place], plain) for place, plain in self.views)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,14 @@ class Schedule:
     graph: Graph
     steps: tuple[tuple[Segment, Callable[..., tuple[Any, ...]]], ...]
     choices: Mapping[str, Choice]
+
+    @property
+    def plain(self) -> Callable[..., tuple[Any, ...]] | None:
+        """The one native step, if its inputs and its first output are the graph's own."""
+        segment, run = self.steps[0] if len(self.steps) == 1 else (None, None)
+        if segment is None or not segment.native or segment.inputs != self.graph.inputs:
+            return None
+        return run if self.graph.output == Value(segment.outputs[0]) else None
 
     def __call__(self, *inputs: Any) -> Any:
         """What the graph gives for these inputs."""
@@ -101,7 +112,7 @@ def _native(
     def built(layouts: Mapping[str, Map]) -> Builder:
         builder = Builder(
             Program(threads=threads, group=lanes.group),
-            lambda node: weights.of(node, choices[node.name].method),
+            lambda node, vectors: weights.of(node, choices[node.name].method, vectors),
             grid=lanes.grid,
             panel=lambda node: choices[node.name].panel,
         )

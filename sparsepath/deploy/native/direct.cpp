@@ -93,8 +93,10 @@ class Direct {
             run[tap] = side_by_side(panel, tap);
         if (last == int(set.columns.size()))  // behind the last column: zeros
             std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
+        int channel = first < last ? set.columns[first] / windows_.taps : 0;
         for (int k = first; k < last; k++) {
-            const int channel = set.columns[k] / windows_.taps, tap = set.columns[k] % windows_.taps;
+            while (set.columns[k] >= (channel + 1) * windows_.taps) channel++;  // they are in order
+            const int tap = set.columns[k] - channel * windows_.taps;
             float *out = scratch + size_t(k) * P * LANES;
             if (tap < MOST_TAPS && run[tap]) {
                 const float *in =

@@ -37,6 +37,15 @@ SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
 // All steps of one pattern.
 template <int P, int W, int T, int... MASKS>
 SP_INLINE void steps(Sources<T> &from, int count, vec (&sum)[4][T * W]) {
+    if constexpr (T * W == 1 && WIDTH == LANES) {
+        // Four accumulators alone would wait for their last sums most of the time.
+        vec more[4][1] = {};
+        for (; count >= 2; count -= 2) {
+            (multiply_add<P, W, T, MASKS>(from, sum), ...);
+            (multiply_add<P, W, T, MASKS>(from, more), ...);
+        }
+        SP_UNROLL for (int row = 0; row < 4; row++) sum[row][0] += more[row][0];
+    }
     for (; count; count--) (multiply_add<P, W, T, MASKS>(from, sum), ...);
 }
 

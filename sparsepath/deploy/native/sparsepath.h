@@ -60,6 +60,7 @@ typedef struct sp_conv_spec {
     int32_t kernel[2], stride[2], padding[2], dilation[2];
     int32_t method; /* Winograd: stride 1, dilation 1, one group, 3x3 (SP_WINOGRAD4 also 1x3 and
                        3x1); depthwise: groups = in_channels; rows: linear layers on few images */
+    int32_t columns; /* SP_DIRECT takes so many pairs of channel and tap at a time; 0 to choose */
 } sp_conv_spec;
 
 typedef struct sp_weights sp_weights;

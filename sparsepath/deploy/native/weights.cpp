@@ -81,7 +81,7 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
     else if (is_winograd(spec))
         packed.sets = pack(winograd_matrix(spec, weight), std::numeric_limits<int>::max());
     else
-        packed.sets = pack(direct_matrix(spec, weight), MOST_COLUMNS);
+        packed.sets = pack(direct_matrix(spec, weight), spec.columns > 0 ? spec.columns : MOST_COLUMNS);
     return packed;
 }
 

@@ -13,7 +13,7 @@ Method = Literal[
 ]  # fmt: skip
 # A direct convolution reads its columns set by set, each with all filters. Few vectors leave room in
 # the first cache for more columns than usual, and a short run of steps costs more than its work.
-COLUMNS = {1: 400, 2: 200}
+COLUMNS = {1: 800, 2: 400}
 
 
 @dataclass(frozen=True)

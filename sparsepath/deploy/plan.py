@@ -11,10 +11,10 @@ from sparsepath.deploy.lower import fits
 from sparsepath.deploy.schedule import Schedule, Shapes, schedule
 
 ONE = (Lanes(4, 1),)
-# Large maps want few images at a time, so that they stay in the cache; small ones want many.
+# The most images at a time; large maps, which fill the cache, go in smaller groups (phases.py).
 MANY = tuple(
     Lanes(grid, group)
-    for grid, groups in ((1, (16, 32)), (2, (4, 8, 16)), (4, (1, 2, 4, 8)))
+    for grid, groups in ((1, (16, 32)), (2, (8, 16, 32)), (4, (4, 8, 16)))
     for group in groups
 )
 # Smaller tiles than these would be computed for nothing.

@@ -32,7 +32,7 @@ def inductor(model: nn.Module, images: Tensor, threads: int) -> Run:
     import torch._inductor.config as settings
 
     settings.freezing = True
-    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()
     own = torch.compile(_turned(model))
 
     @torch.no_grad()

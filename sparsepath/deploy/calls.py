@@ -35,6 +35,9 @@ class Calls:
         self._threads, self._isa = threads, isa
         self.group = checked_count("group", group)
         self._calls: list[CCall] = []
+        self.labels: list[str] = []
+        """what each call is of, for a profile"""
+        self.label = ""
         self._slots: list[Slot] = []
         self._inputs: list[Plain] = []
         self._outputs: list[Plain] = []
@@ -121,7 +124,7 @@ class Calls:
         bound |= self._chained(calls, bound)
         grids = [m.layout.grid for c in calls for m in (c.source, c.target) if m.layout.grid]
         step = LANES // min(grids, default=4) ** 2
-        found = phases(calls, self._slots, bound, group=self.group, step=step)
+        found = phases(list(calls), self._slots, bound, group=self.group, step=step)
         workspace = max(
             library().sp_workspace(
                 addressof(calls) + phase.first * CALL_BYTES,
@@ -217,8 +220,8 @@ class Calls:
             if tensor is not None:
                 self._slots[tensor.slot].touch(len(self._calls))
         self._calls.append(call)
+        self.labels.append(self.label)
 
 
 def _direct(weights: Conv | Linear | None) -> TypeGuard[Conv]:
     return isinstance(weights, Conv) and weights.method == "direct"
-

@@ -11,8 +11,8 @@ from sparsepath.deploy.kernels import Conv, Linear
 Method = Literal[
     "winograd4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
 ]  # fmt: skip
-# A direct convolution reads its columns set by set, each with all filters. Few vectors leave room in
-# the first cache for more columns than usual, and a short run of steps costs more than its work.
+# A direct convolution reads its columns set by set, each with all filters. Few vectors leave room
+# in the first cache for more columns, and a short run of steps costs more than its work.
 COLUMNS = {1: 800, 2: 400}
 
 

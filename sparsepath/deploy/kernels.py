@@ -191,9 +191,7 @@ class Conv(_Packed):
 class Linear(_Packed):
     """The packed weights of a linear layer."""
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None = None, *, few: bool = False
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, few: bool = False) -> None:
         """Pack weights of the shape (out, in), for batches or for `few` images at a time."""
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))

@@ -45,6 +45,7 @@ class Builder:
 
     def add(self, node: Node) -> None:
         """Append the calls that compute a node."""
+        self.program.label = node.name
         self.places[node.name] = LOWERINGS[node.op](self, node)
 
     def into(self, node: Node) -> Map | None:

@@ -138,7 +138,8 @@ def measured(
         work()
     spent, rounds, racing = 0.0, 0, list(candidates)
     while rounds < LEAST or (
-        rounds < MOST and (spent < patience * len(candidates) or (len(racing) > 1 and rounds < ENOUGH))
+        rounds < MOST
+        and (spent < patience * len(candidates) or (len(racing) > 1 and rounds < ENOUGH))
     ):
         for name in racing:
             began = clock()

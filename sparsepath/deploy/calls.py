@@ -16,7 +16,7 @@ from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
 from sparsepath.deploy.memory import Arena, Slot
 from sparsepath.deploy.phases import phases, visits
-from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, held
+from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, held, read_to_the_end
 from sparsepath.errors import BadInput, checked_count
 
 KINDS = (
@@ -114,7 +114,7 @@ class Calls:
         if plan is None or len(plan.calls) != len(self._calls):
             plan = self._planned(batch)
             if len(self._plans) >= PLANS:
-                self._plans.pop(next(iter(self._plans)))
+                self._plans.pop(next(iter(self._plans)), None)
             self._plans[batch] = plan
         return plan
 
@@ -124,7 +124,8 @@ class Calls:
         bound |= self._chained(calls, bound)
         grids = [m.layout.grid for c in calls for m in (c.source, c.target) if m.layout.grid]
         step = LANES // min(grids, default=4) ** 2
-        found = phases(list(calls), self._slots, bound, group=self.group, step=step)
+        slots = read_to_the_end(self._slots, list(calls))
+        found = phases(list(calls), slots, bound, group=self.group, step=step)
         workspace = max(
             library().sp_workspace(
                 addressof(calls) + phase.first * CALL_BYTES,
@@ -134,10 +135,9 @@ class Calls:
             )
             for phase in found
         )
-        arena = Arena.of(held(self._slots, found, batch), bound)
+        arena = Arena.of(held(slots, found, batch), bound)
         ends = tuple((x.slot, 4 * prod(x.shape)) for x in (*self._inputs, *self._outputs))
-        slots, order = tuple(self._slots), visits(found, batch)
-        return Plan(batch, ends, calls, slots, found, order, arena, workspace)
+        return Plan(batch, ends, calls, slots, found, visits(found, batch), arena, workspace)
 
     def _chained(self, calls: Array[CCall], bound: Collection[int]) -> set[int]:
         """Let each run of 1 x 1 convolutions go with what they follow, and name the slots between.

@@ -32,6 +32,8 @@ Method = Literal["direct", "winograd2", "winograd4", "depthwise", "rows"]
 Pair = tuple[int, int]
 PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
 MOST_THREADS = 1024
+# Winograd takes all channels at once and names each in 16 bits (native/pack.h).
+MOST_CHANNELS = 65535
 # Forces the instruction set of every engine that does not ask for one itself.
 ISA_VARIABLE = "SPARSEPATH_ISA"
 NO_CLAMP = (-math.inf, math.inf)
@@ -165,7 +167,7 @@ class Conv(_Packed):
         in_channels, _, groups = shape
         if groups == in_channels and groups > 1:
             return ("depthwise", "direct")
-        if stride == dilation == (1, 1) and groups == 1:
+        if stride == dilation == (1, 1) and groups == 1 and in_channels <= MOST_CHANNELS:
             if kernel == (3, 3):
                 return ("winograd4", "winograd2", "direct")
             if kernel in ((1, 3), (3, 1)):

@@ -11,6 +11,7 @@ from sparsepath.deploy.lower import fits
 from sparsepath.deploy.schedule import Schedule, Shapes, schedule
 
 ONE = (Lanes(4, 1),)
+FEW = Lanes(4, 8)
 # The most images at a time; large maps, which fill the cache, go in smaller groups (phases.py).
 MANY = tuple(
     Lanes(grid, group)

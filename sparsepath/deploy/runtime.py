@@ -5,6 +5,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import Graph, Node, mapped
 from sparsepath.deploy.inputs import checked_example, checked_inputs, checked_model
 from sparsepath.deploy.maps import LANES
-from sparsepath.deploy.plan import MANY, ONE, Plan, Planner
+from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.schedule import Schedule, Shapes
 from sparsepath.deploy.tuner import Tuner
@@ -97,6 +98,8 @@ class Runtime:
             log.warning("%s", note)
         self._shapes = self._traced(example)
         self._one, self._many = self._planned(example, times, {} if native_only else dense)
+        # Some images, but too few for the lanes of batches: as one, but sharing the weights.
+        self._few = replace(self._one, lanes=FEW)
         used = {self._one.runner, self._many.runner}
         self._dense = {name: run for name, run in dense.items() if name in used}
         self._run(example)
@@ -182,8 +185,9 @@ class Runtime:
 
     def _plan(self, batch: int) -> Plan:
         """The plan of batches, if such a batch about fills its lanes."""
-        filled = 4 * batch >= 3 * LANES // self._many.lanes.grid**2
-        return self._many if batch > 3 and filled else self._one
+        if batch > 3 and 4 * batch >= 3 * LANES // self._many.lanes.grid**2:
+            return self._many
+        return self._one if batch <= 1 else self._few
 
     def _planned(
         self,

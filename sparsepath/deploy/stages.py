@@ -100,6 +100,16 @@ class Plan:
         return tuple(stages)
 
 
+def read_to_the_end(slots: Sequence[Slot], calls: Sequence[CCall]) -> tuple[Slot, ...]:
+    """The slots, those that the head of a chain reads needed until its last call has run."""
+    lasting = list(slots)
+    for index, call in enumerate(calls):
+        if call.tails:
+            slot = lasting[call.source.slot]
+            lasting[call.source.slot] = replace(slot, last=max(slot.last, index + call.tails))
+    return tuple(lasting)
+
+
 def held(slots: Sequence[Slot], found: Sequence[Phase], batch: int) -> list[tuple[int, Slot]]:
     """The size of each slot, and the slot, held from the beginning on if it gathers results."""
     held = []

@@ -16,7 +16,7 @@ constexpr int pass_width(int vectors) {
 // Where a step finds what it multiplies: the same column and row of T slices.
 template <int T> struct Sources {
     const char *panel;
-    const uint32_t *index;
+    const uint16_t *index;
     const float *weight;
     size_t across;  // floats from slice to slice of the panel
     size_t slice;   // floats from slice to slice of the weights
@@ -24,7 +24,7 @@ template <int T> struct Sources {
 
 template <int P, int W, int T, int MASK>
 SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
-    const float *input = reinterpret_cast<const float *>(from.panel + size_t{*from.index++} * P);
+    const float *input = reinterpret_cast<const float *>(from.panel + size_t{*from.index++} * (P * LANES * sizeof(float)));
     vec x[T * W];
     SP_UNROLL for (int k = 0; k < T * W; k++) x[k] = load(input + k / W * from.across + k % W * WIDTH);
     SP_UNROLL for (int row = 0; row < 4; row++) {
@@ -50,7 +50,7 @@ SP_INLINE void steps(Sources<T> &from, int count, vec (&sum)[4][T * W]) {
 }
 
 template <int P, int W, int T>
-SP_INLINE void all_steps(Sources<T> from, const int32_t *count, vec (&sum)[4][T * W]) {
+SP_INLINE void all_steps(Sources<T> from, const uint16_t *count, vec (&sum)[4][T * W]) {
     steps<P, W, T, 15>(from, count[0], sum);
     steps<P, W, T, 14, 1>(from, count[1], sum);
     steps<P, W, T, 13, 2>(from, count[2], sum);
@@ -81,16 +81,16 @@ template <int P, int T> void multiply(const Product &job) {
             for (int t = 0; t < T; t++) __builtin_prefetch(job.next + t * job.across + fetched * LANES);
         for (int pass = 0; pass < PASSES; pass++) {
             const int offset = pass * W * WIDTH;
-            vec sum[4][T * W];
-            SP_UNROLL for (int row = 0; row < 4; row++)
-                SP_UNROLL for (int k = 0; k < T * W; k++) {
-                    const size_t at = size_t(block.rows[row]) * P * LANES + offset + k * WIDTH;
-                    sum[row][k] = job.before ? load(job.before + at) : vec{};
-                }
+            vec sum[4][T * W] = {};
             all_steps<P, W, T>({reinterpret_cast<const char *>(job.panel + offset),
                                 steps.index.data() + block.index, weights + block.weight, job.across,
                                 steps.slice},
                                block.counts, sum);
+            if (job.before)  // added last: short sums lose less than one long one
+                SP_UNROLL for (int row = 0; row < 4; row++)
+                    SP_UNROLL for (int k = 0; k < W; k++)
+                        sum[row][k] +=
+                            load(job.before + size_t(block.rows[row]) * P * LANES + offset + k * WIDTH);
             SP_UNROLL for (int row = 0; row < 4; row++) {
                 float *out = job.product + size_t(block.rows[row]) * job.stride + offset;
                 if (job.ending) {

@@ -2,7 +2,6 @@
 #include "weights.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace sparsepath {
 namespace {
@@ -79,9 +78,9 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
     else if (spec.method == SP_ROWS)
         packed.rows = pack_rows(spec.out_channels, spec.in_channels, weight);
     else if (is_winograd(spec))
-        packed.sets = pack(winograd_matrix(spec, weight), std::numeric_limits<int>::max());
+        packed.sets = pack(winograd_matrix(spec, weight), MOST_PLACES);
     else
-        packed.sets = pack(direct_matrix(spec, weight), spec.columns > 0 ? spec.columns : MOST_COLUMNS);
+        packed.sets = pack(direct_matrix(spec, weight), spec.columns > 0 ? std::min(spec.columns, MOST_PLACES) : MOST_COLUMNS);
     return packed;
 }
 

@@ -150,7 +150,7 @@ class Calls:
             conv, slot = self._weights[index], call.source.slot
             touched = (self._slots[slot].first, self._slots[slot].last)
             alone = touched == (index - 1, index) and slot not in bound
-            follows = alone and bytes(before.target) == bytes(call.source)
+            follows = alone and before.pool == 1 and bytes(before.target) == bytes(call.source)
             if follows and _direct(self._weights[head]) and _direct(conv) and conv.pointwise:
                 calls[head].tails += 1
                 between.add(slot)

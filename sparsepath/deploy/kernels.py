@@ -152,7 +152,7 @@ class Conv(_Packed):
     @property
     def pools(self) -> bool:
         """Whether the kernel can take the maximum over 2 x 2 pixels on its way out."""
-        return self.method.startswith("winograd") and self.kernel == (3, 3)
+        return self.method == "direct" or (self.method != "depthwise" and self.kernel == (3, 3))
 
     @property
     def pointwise(self) -> bool:

@@ -3,7 +3,8 @@
 //
 // A column of the matrix is a (channel, tap) pair; 1x1 convolution is the case of one tap. Columns come
 // in sets whose panel fits into the first cache; their products add up. 1x1 convolutions that follow at
-// once are made of each panel's products before the next panel begins (chain.h).
+// once are made of each panel's products before the next panel begins (chain.h). Where the result is
+// pooled, a panel is four pixels that become one.
 #include "chain.h"
 #include "multiply.h"
 
@@ -17,9 +18,9 @@ class Direct {
           chain_(bench.team, call, panel), source_(source), target_(target),
           ending_{weights_.bias.data(), call.lower, call.upper, weights_.spec.out_channels},
           own_(scratch_floats(weights_, P)), each_(own_ + Chain::floats(call, P)),
-          positions_(positions(target.layout)),
-          total_(vectors(target.layout, bench.batch) * positions_),
-          windows_(source.layout, target.layout, weights_.spec.kernel, weights_.spec.stride,
+          pool_((&call)[call.tails].pool), made_(unpooled(target.layout, pool_)),
+          positions_(positions(made_)), total_(vectors(made_, bench.batch) * positions_),
+          windows_(source.layout, made_, weights_.spec.kernel, weights_.spec.stride,
                    weights_.spec.padding, weights_.spec.dilation) {}
 
     void run() {
@@ -59,8 +60,23 @@ class Direct {
     View source_, target_;
     const Ending ending_;
     const size_t own_, each_;  // floats of one thread's scratch memory, without and with the chain's
+    const int pool_;
+    const sp_layout made_;  // the layout before pooling
     int positions_, total_;
     Windows windows_;
+
+    static sp_layout unpooled(sp_layout layout, int pool) {
+        layout.tile_height *= pool, layout.tile_width *= pool;
+        return layout;
+    }
+
+    // The position of an item: in rows, or four by four in squares.
+    int position(int item) const {
+        const int within = item % positions_;
+        if (pool_ == 1) return within;
+        const int across = made_.tile_width / 2, square = within / 4;
+        return (square / across * 2 + within % 4 / 2) * made_.tile_width + square % across * 2 + within % 2;
+    }
 
     const Reach &reach(int position, int tap) const {
         return windows_.reach[size_t(position) * windows_.taps + tap];
@@ -73,7 +89,7 @@ class Direct {
     // The panel's P output pixels lie side by side in one plane.
     bool side_by_side(int panel) const {
         const int last = panel * P + P - 1;
-        return last < total_ && panel * P / positions_ == last / positions_;
+        return pool_ == 1 && last < total_ && panel * P / positions_ == last / positions_;
     }
 
     // And so do their inputs of one tap.
@@ -105,11 +121,10 @@ class Direct {
                 continue;
             }
             for (int p = 0; p < here; p++) {
-                const int v = (item + p) / positions_, position = (item + p) % positions_;
-                const float *plane = source_.at(v, channel);
+                const float *plane = source_.at((item + p) / positions_, channel);
+                const Reach &from = reach(position(item + p), tap);
                 for (int part = 0; part < PARTS; part++)
-                    store(out + p * LANES + part * WIDTH,
-                          load(plane, reach(position, tap), windows_.halos.data(), part));
+                    store(out + p * LANES + part * WIDTH, load(plane, from, windows_.halos.data(), part));
             }
         }
     }
@@ -135,7 +150,10 @@ class Direct {
         const float *products = this->products(scratch);
         float *out = side_by_side(panel) ? target_of(panel) : nullptr;
         if (!chain_.empty()) products = chain_.run(products, scratch + own_, out, target_.plane, parts);
-        if (!out) scatter(panel, products);
+        if (pool_ == 2)
+            gather(panel, products);
+        else if (!out)
+            scatter(panel, products);
     }
 
     void scatter(int panel, const float *products) const {
@@ -147,6 +165,18 @@ class Direct {
                              size_t((item + p) % positions_) * LANES;
                 SP_UNROLL for (int part = 0; part < PARTS; part++)
                     store(out + part * WIDTH, load(in + part * WIDTH));
+            }
+    }
+
+    // The largest of each filter's four pixels.
+    void gather(int panel, const float *products) const {
+        const int item = panel * P, at = item % positions_ / 4 * LANES;
+        for (int k = 0; k < target_.channels; k++)
+            SP_UNROLL for (int part = 0; part < PARTS; part++) {
+                const float *in = products + size_t(k) * P * LANES + part * WIDTH;
+                const vec above = maximum(load(in), load(in + LANES));
+                const vec below = maximum(load(in + 2 * LANES), load(in + 3 * LANES));
+                store(target_.at(item / positions_, k) + at + part * WIDTH, maximum(above, below));
             }
     }
 

@@ -31,7 +31,8 @@ enum sp_kind {
     SP_IMPORT,   /* plain tensor -> lanes */
     SP_EXPORT,   /* lanes -> plain tensor */
     SP_RELAYOUT, /* lanes -> lanes of another layout */
-    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (3x3 Winograd) */
+    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (not depthwise, and
+                    by Winograd 3x3 only) */
     SP_MAX_POOL,
     SP_AVG_POOL,
     SP_ADD,      /* source + other, clamped */
@@ -44,7 +45,7 @@ typedef struct sp_call {
     int32_t kind, pool;
     int32_t panel; /* vectors that SP_CONV multiplies at a time: 1, 2, 3, 4, 6, or 0 to choose */
     int32_t tails; /* of SP_CONV by SP_DIRECT: so many of the calls behind it are 1x1 convolutions, each
-                      of the one before, and run with it; the buffers in between are never touched */
+                      of the one before, of which only the last may pool, and run with it; the buffers in between are never touched */
     sp_map source, other, target;
     int32_t window[2], stride[2], padding[2]; /* of the two pools, as (vertical, horizontal) */
     int32_t count_padding;                    /* whether an average counts padded pixels */

@@ -85,8 +85,9 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
 }
 
 int panel_of(const sp_call &call, int batch) {
-    if (call.panel) return call.panel;
     const auto &weights = *static_cast<const sp_weights *>(call.weights);
+    if (!is_winograd(weights.spec) && (&call)[call.tails].pool == 2) return 4;  // a square of pixels
+    if (call.panel) return call.panel;
     const sp_layout &layout = call.target.layout;
     const WinogradTile tile = is_winograd(weights.spec) ? winograd_tile(weights.spec) : WinogradTile{1, 1};
     const int items = vectors(layout, batch) * divide_up(layout.tile_height * call.pool, tile.height) *

@@ -109,20 +109,21 @@ class Direct {
             run[tap] = side_by_side(panel, tap);
         if (last == int(set.columns.size()))  // behind the last column: zeros
             std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
+        int vector[MOST_VECTORS], at[MOST_VECTORS];  // divisions are slow, and there are many columns
+        for (int p = 0; p < here; p++) vector[p] = (item + p) / positions_, at[p] = position(item + p);
         int channel = first < last ? set.columns[first] / windows_.taps : 0;
         for (int k = first; k < last; k++) {
             while (set.columns[k] >= (channel + 1) * windows_.taps) channel++;  // they are in order
             const int tap = set.columns[k] - channel * windows_.taps;
             float *out = scratch + size_t(k) * P * LANES;
             if (tap < MOST_TAPS && run[tap]) {
-                const float *in =
-                    source_.at(item / positions_, channel) + reach(item % positions_, tap).offset;
+                const float *in = source_.at(vector[0], channel) + reach(at[0], tap).offset;
                 for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
                 continue;
             }
             for (int p = 0; p < here; p++) {
-                const float *plane = source_.at((item + p) / positions_, channel);
-                const Reach &from = reach(position(item + p), tap);
+                const float *plane = source_.at(vector[p], channel);
+                const Reach &from = reach(at[p], tap);
                 for (int part = 0; part < PARTS; part++)
                     store(out + p * LANES + part * WIDTH, load(plane, from, windows_.halos.data(), part));
             }

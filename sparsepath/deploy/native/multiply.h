@@ -7,6 +7,8 @@
 
 namespace sparsepath {
 
+constexpr int MOST_VECTORS = 6;  // of a panel
+
 // What is done to products that are final: a bias per row, a clamp; rows from `rows` on do not exist.
 struct Ending {
     const float *bias;

@@ -132,17 +132,28 @@ template <int FY, int FX> class Winograd {
     std::vector<char> plain_;    // [tile]: all of it can be read as it is
     std::vector<Halo> halos_;
 
+    // The tiles of a panel; divisions are slow, and there are many channels to a tile.
+    struct Tiles {
+        int count, vector[MOST_VECTORS], tile[MOST_VECTORS];
+        Tiles(const Winograd &own, int panel) : count(std::min(own.P, own.total_ - panel * own.P)) {
+            for (int p = 0; p < count; p++) {
+                const int item = panel * own.P + p, per_vector = own.down_ * own.across_;
+                vector[p] = item / per_vector, tile[p] = item % per_vector;
+            }
+        }
+    };
+
     // Transform channels first .. last - 1 of the panel's tiles.
     void fill(int panel, float *panels, int first, int last) const {
-        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        const Tiles tiles(*this, panel);
         if (last == static_cast<int>(steps_.columns.size()))  // behind the last channel: zeros
             for (int t = 0; t < SLICES; t++)
                 std::memset(panels + t * stride_ + size_t(last) * P * LANES, 0,
                             sizeof(float) * P * LANES);
         for (int k = first; k < last; k++)
-            for (int p = 0; p < here; p++) {
-                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
-                const float *plane = source_.at(v, steps_.columns[k]);
+            for (int p = 0; p < tiles.count; p++) {
+                const int tile = tiles.tile[p];
+                const float *plane = source_.at(tiles.vector[p], steps_.columns[k]);
                 const Reach *reach = &reach_[tile * SLICES];
                 float *out = panels + (size_t(k) * P + p) * LANES;
                 for (int part = 0; part < PARTS; part++)
@@ -186,15 +197,15 @@ template <int FY, int FX> class Winograd {
 
     // Transform filters first .. last - 1 back, add the bias, clamp, pool, store.
     void empty(int panel, const float *products, int first, int last) const {
-        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        const Tiles tiles(*this, panel);
+        int y[MOST_VECTORS], x[MOST_VECTORS];
+        for (int p = 0; p < tiles.count; p++)
+            y[p] = FY * (tiles.tile[p] / across_), x[p] = FX * (tiles.tile[p] % across_);
         for (int k = first; k < last; k++)
-            for (int p = 0; p < here; p++) {
-                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
+            for (int p = 0; p < tiles.count; p++)
                 for (int part = 0; part < PARTS; part++)
-                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH,
-                                     weights_.bias[k], FY * (tile / across_), FX * (tile % across_),
-                                     target_.at(v, k) + part * WIDTH);
-            }
+                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH, weights_.bias[k],
+                                     y[p], x[p], target_.at(tiles.vector[p], k) + part * WIDTH);
     }
 
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {

@@ -17,8 +17,16 @@ from sparsepath.deploy.capture import capture
 from sparsepath.deploy.choices import Weights
 from sparsepath.deploy.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.fold import folded
-from sparsepath.deploy.graph import Graph, Node, mapped
-from sparsepath.deploy.inputs import checked_example, checked_inputs, checked_model
+from sparsepath.deploy.graph import Graph, Node
+from sparsepath.deploy.inputs import (
+    all_finite,
+    batch_of,
+    checked_example,
+    checked_inputs,
+    checked_model,
+    repeated,
+    said,
+)
 from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
 from sparsepath.deploy.report import Report
@@ -113,16 +121,16 @@ class Runtime:
 
     @torch.no_grad()
     def _checked(self, inputs: Sequence[Tensor]) -> Any:
-        if self._strict is not None and not _finite(inputs):
+        if self._strict is not None and not all_finite(inputs):
             return reference.run(self._strict, *inputs)
         given = self._run(inputs)
-        if self._strict is not None and not _finite(given):
+        if self._strict is not None and not all_finite(given):
             return reference.run(self._strict, *inputs)
         return given
 
     def report(self) -> Report:
         """Where every node runs and why, for a batch like the example's."""
-        plan = self._plan(_batch(self._shapes[self._graph.inputs[0]]))
+        plan = self._plan(batch_of(self._shapes[self._graph.inputs[0]]))
         choices = plan.choices
         if plan.runner == "native":
             choices = self._planner.schedule(plan, self._shapes).choices
@@ -135,7 +143,7 @@ class Runtime:
         A 1 x 1 convolution that runs within the layer before counts there.
         """
         checked_inputs(inputs, self._types)
-        batch = _batch(inputs[0].shape)
+        batch = batch_of(inputs[0].shape)
         plan = self._plan(batch)
         if plan.runner != "native" or batch == 0:
             return {}
@@ -145,19 +153,19 @@ class Runtime:
         return seconds
 
     def _run(self, inputs: Sequence[Tensor]) -> Any:
-        batch = _batch(inputs[0].shape)
+        batch = batch_of(inputs[0].shape)
         plan = self._plan(batch)
         if batch == 0:
-            return _said(inputs, lambda: reference.run(self._graph, *inputs))
+            return said(inputs, lambda: reference.run(self._graph, *inputs))
         if plan.runner != "native":
-            return _said(inputs, lambda: self._dense[plan.runner](*inputs))
+            return said(inputs, lambda: self._dense[plan.runner](*inputs))
         schedule = self._schedule(plan, inputs)
         plain = schedule.plain
         if plain is not None and self._strict is None:
             if len(self._ready) >= SIZES:
                 self._ready.clear()
             self._ready[tuple(x.shape for x in inputs)] = plain
-        return _said(inputs, lambda: schedule(*inputs))
+        return said(inputs, lambda: schedule(*inputs))
 
     def _schedule(self, plan: Plan, inputs: Sequence[Tensor]) -> Schedule:
         """The steps of a plan for inputs of this size, built at the first."""
@@ -180,7 +188,7 @@ class Runtime:
         def watch(node: Node, result: Any) -> None:
             shapes[node.name] = tuple(result.shape) if isinstance(result, Tensor) else ()
 
-        _said(inputs, lambda: reference.run(self._graph, *inputs, watch=watch))
+        said(inputs, lambda: reference.run(self._graph, *inputs, watch=watch))
         return shapes
 
     def _plan(self, batch: int) -> Plan:
@@ -197,7 +205,7 @@ class Runtime:
     ) -> tuple[Plan, Plan]:
         missing = kernels.why_missing()
         why = None if missing is None else f"there are no native kernels here ({missing})"
-        if not _finite([dict(node.arrays) for node in self._graph]):
+        if not all_finite([dict(node.arrays) for node in self._graph]):
             why = "a weight is not finite"
         if why is not None:
             self._note(f"Everything runs in torch: {why}.")
@@ -207,7 +215,7 @@ class Runtime:
             return one, many
         plans = []
         for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
-            images = [_repeated(x, batch) for x in example]
+            images = [repeated(x, batch) for x in example]
             try:
                 shapes = self._traced(images)
             except BadInput:  # the first axis is not that of the images
@@ -230,36 +238,6 @@ def _times(cache: str | Path | None, threads: int) -> Times:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _batch(shape: Sequence[int]) -> int:
-    return shape[0] if shape else 1
-
-
-def _repeated(x: Tensor, batch: int) -> Tensor:
-    """As many images as are asked for, over and over those of the example."""
-    if x.dim() == 0:
-        return x
-    return x[torch.arange(batch) % len(x)]
-
-
-def _finite(structure: Any) -> bool:
-    found: list[bool] = []
-    mapped(
-        structure,
-        lambda x: found.append(not isinstance(x, Tensor) or bool(x.isfinite().all())),
-    )
-    return all(found)
-
-
-def _said(inputs: Sequence[Tensor], run: Callable[[], Any]) -> Any:
-    """The result, or what torch has against these inputs in one sentence."""
-    try:
-        return run()
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadInput(f"The model cannot take inputs of shape {shapes}: {line}") from error
 
 
 def _notes(graph: Graph) -> tuple[str, ...]:

@@ -1,41 +1,43 @@
 """How fast whole networks run on this CPU: ratios to public runtimes and to our dense kernels.
 
-    python benchmarks/cpu_inference.py [--networks nin cnn] [--zeros 0 .5 paper] [--batches 1 64]
-        [--threads 1 2] [--peers torch onnxruntime] [--out benchmarks/results/cpu_inference.json]
+    python benchmarks/cpu_inference.py [--networks nin cnn] [--zeros 0 .5 paper trained]
+        [--pointwise] [--batches 64 1] [--threads 1 2] [--peers onnxruntime openvino torch
+        torch.compile deepsparse] [--out benchmarks/results/cpu_inference.json] [--again]
 
 All runtimes of a case take turns in one process, so that a busy neighbour slows them alike; a ratio
 is the median of the ratios of the rounds, with its quartiles. With one thread the process's own
-CPU time counts, with more the clock on the wall. Kernels are pruned at random, weights are random.
+CPU time counts, with more the clock on the wall. Kernels are pruned at random, weights are random,
+but for `trained`, which is the reproduction's own network. A case that the file holds already is
+not measured again, so that a long table can be made in parts.
 """
 
 import argparse
-import copy
-import io
 import json
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from peers import PEERS, versions
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from sparsepath.deploy import Runtime, compile
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.dense import in_onnxruntime
-from sparsepath.deploy.fold import folded
-from sparsepath.deploy.report import Report
+from sparsepath.deploy.kernels import Engine
+from sparsepath.deploy.runtimes import Run
+from sparsepath.deploy.timing import by_turns
 from sparsepath.deploy.tuning import machine
 from sparsepath.lab.models import NETWORKS, PUBLISHED, Network
-from sparsepath.storage import write_json
+from sparsepath.storage import read_json, write_json
 
-PAPER = Path(__file__).parents[1] / "reproduction" / "paper.json"
-Run = Callable[[Tensor], object]
-# A turn is so many seconds of calls: caches are then as in a loop of one's own.
-TURN = 0.02
+REPRODUCTION = Path(__file__).parents[1] / "reproduction"
+# What names a row.
+KEY = ("network", "zero", "pointwise too", "batch", "threads")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Case:
 
     network: str
     zero: str
-    """a share, or 'paper' for the paper's own counts"""
+    """a share, 'paper' for the paper's own counts, or 'trained' for the reproduction's network"""
     pointwise: bool
     """whether 1 x 1 convolutions are pruned too"""
 
@@ -57,6 +59,10 @@ def built(case: Case) -> nn.Module:
     torch.manual_seed(0)
     builders: dict[str, Callable[[int, int], nn.Module]] = {**NETWORKS, **PUBLISHED}
     model = builders[case.network](10, 3).eval()
+    if case.zero == "trained":
+        folder = REPRODUCTION / "cifar10" / "paper"
+        model.load_state_dict(load_file(folder / f"{case.network}-l0.safetensors"))
+        return model
     weights = pruned_weights(model, pointwise=case.pointwise)
     blocks = [len(weight) * (1 if weight.dim() == 2 else weight.shape[1]) for weight in weights]
     if case.zero == "paper":
@@ -78,122 +84,71 @@ def pruned_weights(model: nn.Module, *, pointwise: bool) -> list[Tensor]:
 
 def paper_counts(network: str) -> list[int]:
     """The zero blocks of the paper's sparsest l0 network on CIFAR-10, layer by layer."""
-    tables = json.loads(PAPER.read_text(encoding="utf-8"))["tables"]["cifar10"]
+    tables = json.loads((REPRODUCTION / "paper.json").read_text(encoding="utf-8"))["tables"][
+        "cifar10"
+    ]
     counts: list[int] = tables[network.replace("-", "_")]["l0"][-1]["zero_filters"]
     return counts
 
 
 def runtimes(
     model: nn.Module, dense: nn.Module, images: Tensor, *, threads: int, peers: list[str]
-) -> dict[str, Run]:
-    """Everything that takes part, ours first."""
+) -> tuple[dict[str, Run], dict[str, str]]:
+    """Everything that takes part, ours first, and why a peer does not."""
     found: dict[str, Run] = {
         "sparsepath": compile(model, images, threads=threads),
         "sparsepath, native only": compile(model, images, threads=threads, native_only=True),
         "sparsepath, dense": compile(dense, images, threads=threads, native_only=True),
     }
-    if "torch" in peers:
-        found["torch"] = eager(model)
-    if "torch.compile" in peers:
-        found["torch.compile"] = inductor(model)
-    if "onnxruntime" in peers:
-        run = in_onnxruntime(folded(capture(model)), [images], threads)
-        if run is not None:
-            found["onnxruntime"] = run
-    if "openvino" in peers:
-        found["openvino"] = openvino(model, images, threads)
-    return found
-
-
-def eager(model: nn.Module) -> Run:
-    """torch as it is, with pixels before channels."""
-    own = _turned(model)
-
-    @torch.inference_mode()
-    def run(images: Tensor) -> object:
-        return own(images.contiguous(memory_format=torch.channels_last))
-
-    return run
-
-
-def _turned(model: nn.Module) -> nn.Module:
-    own = copy.deepcopy(model)
-    own.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return own
-
-
-def inductor(model: nn.Module) -> Run:
-    """torch.compile with frozen weights."""
-    import torch._inductor.config as settings
-
-    settings.freezing = True
-    own = torch.compile(_turned(model))
-
-    @torch.no_grad()
-    def run(images: Tensor) -> object:
-        return own(images.contiguous(memory_format=torch.channels_last))
-
-    return run
-
-
-def openvino(model: nn.Module, images: Tensor, threads: int) -> Run:
-    """OpenVINO on the same ONNX graph, float32."""
-    import openvino as ov
-
-    from sparsepath.deploy.onnx_graph import onnx_model
-
-    core = ov.Core()
-    core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
-    graph = folded(capture(model))
-    network = core.read_model(io.BytesIO(onnx_model(graph, [4])))
-    own = core.compile_model(network, "CPU", {"PERFORMANCE_HINT": "LATENCY"})
-    return lambda given: own([given.numpy()])
+    absent = {}
+    for name in peers:
+        try:
+            found[name] = PEERS[name](model, images, threads)
+            found[name](images)
+        except Exception as error:  # whatever a peer dies of is what the row must say
+            found.pop(name, None)
+            absent[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    return found, absent
 
 
 def measured(
     runs: Mapping[str, Run], images: Tensor, *, seconds: float, clock: Callable[[], float]
 ) -> dict[str, list[float]]:
     """The seconds of every round, all taking turns, in an order that moves on."""
-    names = list(runs)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    calls = {}
-    for name, run in runs.items():
-        run(images), run(images)
-        start = time.perf_counter()
-        run(images)
-        calls[name] = max(1, round(TURN / (time.perf_counter() - start)))
-    began = time.perf_counter()
-    turn = 0
-    while turn < 7 or (turn < 60 and time.perf_counter() - began < seconds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            run = runs[name]
-            run(images)  # what the others left in the caches is not its fault
-            start = clock()
-            for _ in range(calls[name]):
-                run(images)
-            times[name].append((clock() - start) / calls[name])
-        turn += 1
-    return times
+    works = {name: partial(run, images) for name, run in runs.items()}
+    turns = by_turns(works, seconds=seconds, clock=clock)
+    return {name: [statistics.fmean(turn) for turn in own] for name, own in turns.items()}
 
 
-def layer_table(report: Report, peak: float) -> list[dict[str, Any]]:
-    """Where the time goes, each layer by itself: GFLOP/s of all and of the kept multiplications."""
-    table = []
-    for row in report.rows:
-        seconds = row.seconds.get(row.method)
-        if seconds:
-            speed = 2e-9 * row.macs / seconds
+def layer_table(ours: Runtime, images: Tensor, peak: float) -> list[dict[str, Any]]:
+    """Where the time goes in the network: each node, or several that run as one.
+
+    `of peak` counts the multiplications that are made: zeros and what Winograd saves are not.
+    """
+    profiles = [ours.profile(images) for _ in range(5)]
+    taken = {name: statistics.median(p[name] for p in profiles) for name in profiles[0]}
+    table: list[dict[str, Any]] = []
+    for row in ours.report().rows:
+        seconds = taken.get(row.name, 0.0) / len(images)
+        if seconds == 0 and table and row.macs:  # it ran within the layer before
+            table[-1]["layer"] += f" + {row.name}"
+            table[-1]["macs"] += row.macs
+            table[-1]["work"] += row.work
+        elif seconds:
             table.append(
                 {
                     "layer": row.name,
                     "method": row.method,
-                    "us an image": round(1e6 * seconds, 2),
                     "zero": round(row.zero, 3),
-                    "GFLOP/s, zeros included": round(speed, 1),
-                    "GFLOP/s, kept": round(speed * (1 - row.zero), 1),
-                    "kept, of sgemm's": round(speed * (1 - row.zero) / peak, 3),
+                    "macs": row.macs,
+                    "work": row.work,
+                    "us an image": round(1e6 * seconds, 2),
                 }
             )
+    for entry in table:
+        speed = 2e-3 / entry["us an image"]
+        entry["GFLOP/s, zeros included"] = round(speed * entry.pop("macs"), 1)
+        entry["of peak"] = round(speed * entry.pop("work") / peak, 3)
     return table
 
 
@@ -201,7 +156,7 @@ def sgemm() -> float:
     """The machine's peak as people meet it: GFLOP/s of the best of some large products."""
     x = torch.randn(1024, 1024)
     best = 0.0
-    for _ in range(20):
+    for _ in range(50):
         start = time.perf_counter()
         x @ x
         best = max(best, 2e-9 * 1024**3 / (time.perf_counter() - start))
@@ -225,20 +180,17 @@ def row(case: Case, batch: int, threads: int, given: argparse.Namespace) -> dict
     torch.set_num_threads(threads)
     images = torch.randn(batch, 3, 32, 32)
     model, dense = built(case), built(Case(case.network, "0", case.pointwise))
-    runs = runtimes(model, dense, images, threads=threads, peers=given.peers)
+    runs, absent = runtimes(model, dense, images, threads=threads, peers=given.peers)
     clock = time.process_time if threads == 1 else time.perf_counter
     times = measured(runs, images, seconds=given.seconds, clock=clock)
     peers = [name for name in runs if not name.startswith("sparsepath")]
     best = min(peers, key=lambda name: statistics.median(times[name]))
-    ours = runs["sparsepath"]
+    ours, native = runs["sparsepath"], runs["sparsepath, native only"]
     assert isinstance(ours, Runtime)
+    assert isinstance(native, Runtime)
     report = ours.report()
     return {
-        "network": case.network,
-        "zero": case.zero,
-        "pointwise too": case.pointwise,
-        "batch": batch,
-        "threads": threads,
+        **key(case, batch, threads),
         "rounds": len(times["sparsepath"]),
         "load average": round(os.getloadavg()[0], 2),
         "ms an image": {
@@ -246,16 +198,23 @@ def row(case: Case, batch: int, threads: int, given: argparse.Namespace) -> dict
         },
         "runner": report.runner,
         "share of MACs in our kernels": round(report.native_share, 4),
+        "best peer": best,
+        "over the best peer": ratio(times[best], times["sparsepath"]),
+        "over our own dense kernels": ratio(
+            times["sparsepath, dense"], times["sparsepath, native only"]
+        ),
         "over": {name: ratio(times[name], times["sparsepath"]) for name in peers},
         "native only over": {
             name: ratio(times[name], times["sparsepath, native only"]) for name in peers
         },
-        "best peer": best,
-        "over our own dense kernels": ratio(
-            times["sparsepath, dense"], times["sparsepath, native only"]
-        ),
-        "layers": layer_table(report, sgemm()),
+        "absent": absent,
+        "layers": layer_table(native, images, sgemm()) if threads == 1 else [],
     }
+
+
+def key(case: Case, batch: int, threads: int) -> dict[str, Any]:
+    """What names the row of a case."""
+    return dict(zip(KEY, (case.network, case.zero, case.pointwise, batch, threads), strict=True))
 
 
 def main() -> None:
@@ -265,31 +224,46 @@ def main() -> None:
     parser.add_argument("--pointwise", action="store_true", help="prune 1 x 1 layers too")
     parser.add_argument("--batches", nargs="+", type=int, default=[64, 1])
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
-    parser.add_argument("--peers", nargs="+", default=["torch", "onnxruntime"])
+    parser.add_argument("--peers", nargs="+", default=["onnxruntime", "torch"], choices=PEERS)
     parser.add_argument("--seconds", type=float, default=8.0, help="at most, for one case")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--again", action="store_true", help="measure known cases again")
     given = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    rows = known(given.out) if given.out else []
     for threads in given.threads:
         for batch in given.batches:
             for network in given.networks:
                 for zero in given.zeros:
                     case = Case(network, zero, given.pointwise)
-                    rows.append(row(case, batch, threads, given))
+                    wanted = key(case, batch, threads)
+                    same = [r for r in rows if {name: r[name] for name in KEY} == wanted]
+                    if same and not given.again:
+                        continue
+                    rows = [r for r in rows if r not in same] + [row(case, batch, threads, given)]
                     print(spoken(case, rows[-1]), flush=True)
                     if given.out:
-                        write_json(given.out, results(given, rows))
+                        write_json(given.out, {**surroundings(), "rows": rows})
 
 
-def results(given: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows with what they were measured on."""
-    versions = {"torch": torch.__version__}
-    for name in ("onnxruntime", "openvino"):
-        try:
-            versions[name] = __import__(name).__version__
-        except ImportError:
-            continue
-    return {"machine": machine(), "versions": versions, "peers": given.peers, "rows": rows}
+def known(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, if it was made in these surroundings."""
+    if not path.exists():
+        return []
+    content = read_json(path)
+    if {name: content.get(name) for name in surroundings()} != surroundings():
+        raise SystemExit(f"{path} is of another machine or of other versions; move it away.")
+    rows: list[dict[str, Any]] = content["rows"]
+    return rows
+
+
+def surroundings() -> dict[str, Any]:
+    """What rows of one file have in common."""
+    return {
+        "machine": machine(),
+        "instruction set": Engine().isa,
+        "ONEDNN_MAX_CPU_ISA": os.environ.get("ONEDNN_MAX_CPU_ISA", ""),
+        "versions": versions(),
+    }
 
 
 def spoken(case: Case, found: Mapping[str, Any]) -> str:

@@ -122,11 +122,8 @@ def choices(layer: Layer, batch: int) -> list[Choice]:
     fits = Conv.methods(layer.kernel, (1, 1), (1, 1), (layer.into, layer.out, 1))
     if batch == 1:
         return [Choice(method, 4, 0, 1) for method in fits]
-    grids = (1, 4) if layer.size % 16 == 0 else (1, 2)
-    return [
-        Choice(fits[0], grid, panel, max(8, 16 // grid**2))
-        for grid, panel in product(grids, (2, 3, 4, 6))
-    ]
+    grids = (1, 2, 4) if layer.size % 16 == 0 else (1, 2)
+    return [Choice(fits[0], grid, panel, 32) for grid, panel in product(grids, (2, 4, 6))]
 
 
 class Ours:
@@ -140,7 +137,7 @@ class Ours:
             conv = Conv(weight, bias, padding=layer.padding, method=choice.method)
             maps = self.program.conv(maps, conv, clamp=RELU, panel=choice.panel)
         self.program.output(self.program.leave(maps))
-        self.bytes_per_kept = conv.bytes / (4 * conv.kept)
+        self.bytes_per_kept = (conv.bytes - 4 * conv.out_channels) / (4 * conv.kept)
 
     def __call__(self) -> tuple[float, float]:
         profile = self.program.profile([self.x], clock=time.process_time)

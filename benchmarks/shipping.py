@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cpu_inference import Run, measured, ratio
+from cpu_inference import measured, ratio
 from shipping_networks import Pool, pool_of, teaching, with_sparse_fc1
 from torch import Tensor, nn
 
 from sparsepath.deploy import compact, compile, export, int8_onnx, int8_weights, load, save, share
+from sparsepath.deploy.runtimes import Run
 from sparsepath.deploy.tuning import machine
 from sparsepath.lab.data import Data, Split, normalise
 from sparsepath.lab.data import load as load_data

@@ -2,10 +2,11 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from ctypes import Array, addressof, c_int32, c_void_p, sizeof
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from ctypes import Array, addressof, c_int32
+from itertools import pairwise
 from math import prod
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from sparsepath.deploy.kernels import ISA, NO_CLAMP, Conv, Engine, Linear, Pair,
 from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
 from sparsepath.deploy.memory import Arena, Slot
+from sparsepath.deploy.phases import phases, visits
+from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, held, read_to_the_end
 from sparsepath.errors import BadInput, checked_count
 
 KINDS = (
@@ -23,43 +26,23 @@ KINDS = (
 Clamp = tuple[float, float]
 
 
-class Place:
-    """Where one run at a time happens: an engine with the memory it works in."""
-
-    def __init__(self, engine: Engine) -> None:
-        """Start with no memory."""
-        self.engine = engine
-        self._memory = torch.empty(0)
-
-    def memory(self, floats: int) -> int:
-        """The address of so much memory, aligned to a cache line."""
-        if len(self._memory) < floats + LANES:
-            self._memory = torch.empty(floats + LANES)
-        return self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A program for one size of batch: its calls, its buffers and its workspace."""
-
-    calls: Array[CCall]
-    arena: Arena
-    workspace: int
-
-
 class Calls:
     """Calls in order, with the buffers that they read and write; `Program` gives them names."""
 
     def __init__(self, *, threads: int = 1, isa: ISA | None = None, group: int = 16) -> None:
-        """Start without calls; `group` images go through all of them at a time."""
+        """Start without calls; at most `group` images go through them at a time."""
         self._places = deque([Place(Engine(threads, isa=isa))])
         self._threads, self._isa = threads, isa
         self.group = checked_count("group", group)
         self._calls: list[CCall] = []
+        self.labels: list[str] = []
+        """what each call is of, for a profile"""
+        self.label = ""
         self._slots: list[Slot] = []
         self._inputs: list[Plain] = []
         self._outputs: list[Plain] = []
-        self._kept: list[object] = []
+        self._weights: list[Conv | Linear | None] = []
+        self._kept: list[Tensor] = []
         self._plans: dict[int, Plan] = {}
 
     def input(self, shape: Sequence[int]) -> Plain:
@@ -80,65 +63,100 @@ class Calls:
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for these inputs, group of images by group."""
-        batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
-        for call in self._groups([*inputs, *outputs]):
-            call(0, len(self._calls))
+        outputs, plan, addresses = self._begun(inputs)
+        place = self._taken()
+        try:
+            for stage in place.stages(plan):
+                stage.bind(plan.ends, addresses)
+                stage.run(place.engine, stage.first, stage.last)
+        finally:
+            self._places.append(place)
         return outputs
 
     def profile(
         self, inputs: Sequence[Tensor], *, clock: Callable[[], float] = time.perf_counter
     ) -> list[tuple[str, float]]:
-        """The kind of each call and the seconds it took for these inputs."""
-        batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
-        seconds = [0.0] * len(self._calls)
-        for call in self._groups([*inputs, *outputs]):
-            for index in range(len(self._calls)):
-                began = clock()
-                call(index, 1)
-                seconds[index] += clock() - began
-        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
+        """The kind of each call and the seconds it took for these inputs.
 
-    def _groups(self, tensors: list[Tensor]) -> Iterator[Callable[[int, int], None]]:
-        """For each group of images, what runs some of the calls on it."""
+        A call that runs as a tail of another took none of its own.
+        """
+        _, plan, addresses = self._begun(inputs)
+        seconds = [0.0] * len(self._calls)
+        place = self._taken()
         try:
-            place = self._places.pop()
-        except IndexError:  # all are at work in other threads
-            place = Place(Engine(self._threads, isa=self._isa))
-        try:
-            for begin in range(0, len(tensors[0]), self.group):
-                yield self._bound(place, [t[begin : begin + self.group] for t in tensors])
+            for stage in place.stages(plan):
+                stage.bind(plan.ends, addresses)
+                after = stage.first
+                while after < stage.last:
+                    index, after = after, after + 1 + plan.calls[after].tails
+                    began = clock()
+                    stage.run(place.engine, index, after)
+                    seconds[index] += clock() - began
         finally:
             self._places.append(place)
+        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
 
-    def _bound(self, place: Place, tensors: list[Tensor]) -> Callable[[int, int], None]:
-        """What runs some of the calls on these tensors."""
-        batch = len(tensors[0])
-        plan = self._plan(batch)
-        arena = place.memory(plan.arena.floats + plan.workspace)
-        pointers = (c_void_p * len(self._slots))(
-            *(arena + 4 * offset for offset in plan.arena.offsets)
-        )
-        for plain, tensor in zip((*self._inputs, *self._outputs), tensors, strict=True):
-            pointers[plain.slot] = tensor.data_ptr()
-        engine, workspace = place.engine, arena + 4 * plan.arena.floats
+    def _begun(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Plan, list[int]]:
+        """Empty outputs, the plan that fills them, and where inputs and outputs lie."""
+        batch = self._checked(inputs)
+        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
+        return outputs, self._plan(batch), [x.data_ptr() for x in (*inputs, *outputs)]
 
-        def call(first: int, count: int) -> None:
-            calls = addressof(plan.calls) + first * sizeof(CCall)
-            engine.library.sp_run(engine.handle, calls, count, pointers, batch, workspace)
-
-        return call
+    def _taken(self) -> Place:
+        """A place that nobody else works at."""
+        try:
+            return self._places.pop()
+        except IndexError:  # all are at work in other threads
+            return Place(Engine(self._threads, isa=self._isa))
 
     def _plan(self, batch: int) -> Plan:
         plan = self._plans.get(batch)
         if plan is None or len(plan.calls) != len(self._calls):
-            bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
-            calls = (CCall * len(self._calls))(*self._calls)
-            floats = library().sp_workspace(addressof(calls), len(calls), batch, self._threads)
-            plan = Plan(calls, Arena.of(self._slots, bound, batch), floats)
+            plan = self._planned(batch)
+            if len(self._plans) >= PLANS:
+                self._plans.pop(next(iter(self._plans)), None)
             self._plans[batch] = plan
         return plan
+
+    def _planned(self, batch: int) -> Plan:
+        bound = {plain.slot for plain in (*self._inputs, *self._outputs)}
+        calls = (CCall * len(self._calls))(*self._calls)
+        bound |= self._chained(calls, bound)
+        grids = [m.layout.grid for c in calls for m in (c.source, c.target) if m.layout.grid]
+        step = LANES // min(grids, default=4) ** 2
+        slots = read_to_the_end(self._slots, list(calls))
+        found = phases(list(calls), slots, bound, group=self.group, step=step)
+        workspace = max(
+            library().sp_workspace(
+                addressof(calls) + phase.first * CALL_BYTES,
+                phase.last - phase.first,
+                min(batch, phase.group),
+                self._threads,
+            )
+            for phase in found
+        )
+        arena = Arena.of(held(slots, found, batch), bound)
+        ends = tuple((x.slot, 4 * prod(x.shape)) for x in (*self._inputs, *self._outputs))
+        return Plan(batch, ends, calls, slots, found, visits(found, batch), arena, workspace)
+
+    def _chained(self, calls: Array[CCall], bound: Collection[int]) -> set[int]:
+        """Let each run of 1 x 1 convolutions go with what they follow, and name the slots between.
+
+        Nobody else may read such a slot: the call that writes it and the next one touch it alone.
+        """
+        between = set()
+        head = 0
+        for index, (before, call) in enumerate(pairwise(calls), 1):
+            conv, slot = self._weights[index], call.source.slot
+            touched = (self._slots[slot].first, self._slots[slot].last)
+            alone = touched == (index - 1, index) and slot not in bound
+            follows = alone and before.pool == 1 and bytes(before.target) == bytes(call.source)
+            if follows and _direct(self._weights[head]) and _direct(conv) and conv.pointwise:
+                calls[head].tails += 1
+                between.add(slot)
+            else:
+                head = index
+        return between
 
     def _checked(self, inputs: Sequence[Tensor]) -> int:
         if len(inputs) != len(self._inputs) or not self._outputs:
@@ -197,8 +215,13 @@ class Calls:
                 plain = values.detach().to("cpu", torch.float32).contiguous()
                 self._kept.append(plain)
                 setattr(call, name, plain.data_ptr())
-        self._kept.append(weights)
+        self._weights.append(weights)
         for tensor in (source, other, target):
             if tensor is not None:
                 self._slots[tensor.slot].touch(len(self._calls))
         self._calls.append(call)
+        self.labels.append(self.label)
+
+
+def _direct(weights: Conv | Linear | None) -> TypeGuard[Conv]:
+    return isinstance(weights, Conv) and weights.method == "direct"

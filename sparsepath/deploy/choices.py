@@ -8,7 +8,12 @@ from typing import Any, Literal
 from sparsepath.deploy.graph import Node
 from sparsepath.deploy.kernels import Conv, Linear
 
-Method = Literal["winograd4", "winograd2", "direct", "depthwise", "linear", "native", "torch"]
+Method = Literal[
+    "winograd4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
+]  # fmt: skip
+# A direct convolution reads its columns set by set, each with all filters. Few vectors leave room
+# in the first cache for more columns, and a short run of steps costs more than its work.
+COLUMNS = {1: 800, 2: 400}
 
 
 @dataclass(frozen=True)
@@ -35,22 +40,23 @@ class Weights:
 
     def __init__(self) -> None:
         """Nothing is packed before it is asked for."""
-        self._packed: dict[tuple[str, Method], Conv | Linear] = {}
+        self._packed: dict[tuple[str, Method, int], Conv | Linear] = {}
         self._lock = threading.Lock()
 
-    def of(self, node: Node, method: Method) -> Conv | Linear:
-        """A layer's weights for a method."""
+    def of(self, node: Node, method: Method, vectors: int) -> Conv | Linear:
+        """A layer's weights for a method, on maps of so many vectors a channel."""
         with self._lock:
-            key = (node.name, method)
+            columns = COLUMNS.get(vectors, 0) if method == "direct" else 0
+            key = (node.name, method, columns)
             if key not in self._packed:
-                self._packed[key] = _packed(node, method)
+                self._packed[key] = _packed(node, method, columns)
             return self._packed[key]
 
     def forget_all_but(self, *plans: Mapping[str, Choice]) -> None:
         """Let go of what was packed only to be measured."""
         with self._lock:
             kept = {(name, choice.method) for plan in plans for name, choice in plan.items()}
-            self._packed = {key: x for key, x in self._packed.items() if key in kept}
+            self._packed = {key: x for key, x in self._packed.items() if key[:2] in kept}
 
     @property
     def bytes(self) -> int:
@@ -58,12 +64,12 @@ class Weights:
         return sum(packed.bytes for packed in self._packed.values())
 
 
-def _packed(node: Node, method: Method) -> Conv | Linear:
+def _packed(node: Node, method: Method, columns: int) -> Conv | Linear:
     weight, bias = node.arrays["weight"], node.arrays.get("bias")
     if node.op == "linear":
-        return Linear(weight, bias)
+        return Linear(weight, bias, few=method == "rows")
     shape: Mapping[str, Any] = {
         key: node.attributes[key] for key in ("stride", "padding", "dilation", "groups")
     }
     assert method in ("winograd4", "winograd2", "direct", "depthwise")
-    return Conv(weight, bias, method=method, **shape)
+    return Conv(weight, bias, method=method, columns=columns, **shape)

@@ -1,11 +1,13 @@
-"""What a runtime may be given: everything else gets a sentence before anything runs."""
+"""What a runtime may be given; everything else gets a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from sparsepath.deploy.graph import mapped
 from sparsepath.errors import BadInput
 
 
@@ -60,3 +62,35 @@ def checked_inputs(inputs: Sequence[object], types: Sequence[torch.dtype] | None
                 f"{which} must be {types[place]} like the example, not {tensor.dtype}; "
                 f"convert it or compile again."
             )
+
+
+def batch_of(shape: Sequence[int]) -> int:
+    """How many images a tensor of this shape holds."""
+    return shape[0] if shape else 1
+
+
+def repeated(x: Tensor, batch: int) -> Tensor:
+    """As many images as are asked for, over and over those of the example."""
+    if x.dim() == 0:
+        return x
+    return x[torch.arange(batch) % len(x)]
+
+
+def all_finite(structure: Any) -> bool:
+    """Whether every tensor of a structure is finite."""
+    found: list[bool] = []
+    mapped(
+        structure,
+        lambda x: found.append(not isinstance(x, Tensor) or bool(x.isfinite().all())),
+    )
+    return all(found)
+
+
+def said(inputs: Sequence[Tensor], run: Callable[[], Any]) -> Any:
+    """The result, or what torch has against these inputs in one sentence."""
+    try:
+        return run()
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BadInput(f"The model cannot take inputs of shape {shapes}: {line}") from error

@@ -28,10 +28,12 @@ __all__ = [
     "available", "isas", "library", "why_missing",
 ]  # fmt: skip
 
-Method = Literal["direct", "winograd2", "winograd4", "depthwise"]
+Method = Literal["direct", "winograd2", "winograd4", "depthwise", "rows"]
 Pair = tuple[int, int]
 PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
 MOST_THREADS = 1024
+# Winograd takes all channels at once and names each in 16 bits (native/pack.h).
+MOST_CHANNELS = 65535
 # Forces the instruction set of every engine that does not ask for one itself.
 ISA_VARIABLE = "SPARSEPATH_ISA"
 NO_CLAMP = (-math.inf, math.inf)
@@ -107,8 +109,12 @@ class Conv(_Packed):
         dilation: Pair = (1, 1),
         groups: int = 1,
         method: Method = "direct",
+        columns: int = 0,
     ) -> None:
-        """Pack weights of the shape (out, in / groups, height, width)."""
+        """Pack weights of the shape (out, in / groups, height, width).
+
+        A direct convolution takes `columns` (channel and tap) at a time, or as many as it likes.
+        """
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 4), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = len(weight), weight.shape[1] * groups
@@ -119,7 +125,7 @@ class Conv(_Packed):
         spec = CConvSpec(self.in_channels, self.out_channels, groups)
         for name in ("kernel", "stride", "padding", "dilation"):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
-        spec.method = get_args(Method).index(method)
+        spec.method, spec.columns = get_args(Method).index(method), columns
         self._handle = self._library.sp_pack_conv(
             ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
         )
@@ -146,7 +152,12 @@ class Conv(_Packed):
     @property
     def pools(self) -> bool:
         """Whether the kernel can take the maximum over 2 x 2 pixels on its way out."""
-        return self.method.startswith("winograd") and self.kernel == (3, 3)
+        return self.method == "direct" or (self.method != "depthwise" and self.kernel == (3, 3))
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether each pixel is made of the pixel at its own place."""
+        return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
 
     @staticmethod
     def methods(
@@ -156,7 +167,7 @@ class Conv(_Packed):
         in_channels, _, groups = shape
         if groups == in_channels and groups > 1:
             return ("depthwise", "direct")
-        if stride == dilation == (1, 1) and groups == 1:
+        if stride == dilation == (1, 1) and groups == 1 and in_channels <= MOST_CHANNELS:
             if kernel == (3, 3):
                 return ("winograd4", "winograd2", "direct")
             if kernel in ((1, 3), (3, 1)):
@@ -182,14 +193,15 @@ class Conv(_Packed):
 class Linear(_Packed):
     """The packed weights of a linear layer."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        """Pack weights of the shape (out, in)."""
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, few: bool = False) -> None:
+        """Pack weights of the shape (out, in), for batches or for `few` images at a time."""
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = weight.shape
         self._handle = self._library.sp_pack_linear(
-            self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr()
-        )
+            self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr(),
+            get_args(Method).index("rows" if few else "direct"),
+        )  # fmt: skip
 
 
 def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:

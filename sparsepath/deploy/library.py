@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from sparsepath.errors import BadInput
 
 ISA = Literal["avx512", "avx2", "portable"]
-VERSION = 1
+VERSION = 2
 
 
 class CLayout(Structure):
@@ -31,7 +31,7 @@ class CCall(Structure):
     """sp_call."""
 
     _fields_ = [
-        *((name, c_int32) for name in ("kind", "pool", "panel")),
+        *((name, c_int32) for name in ("kind", "pool", "panel", "tails")),
         *((name, CMap) for name in ("source", "other", "target")),
         *((name, c_int32 * 2) for name in ("window", "stride", "padding")),
         ("count_padding", c_int32),
@@ -46,7 +46,7 @@ class CConvSpec(Structure):
     _fields_ = [
         *((name, c_int32) for name in ("in_channels", "out_channels", "groups")),
         *((name, c_int32 * 2) for name in ("kernel", "stride", "padding", "dilation")),
-        *((name, c_int32) for name in ("method",)),
+        *((name, c_int32) for name in ("method", "columns")),
     ]
 
 
@@ -63,7 +63,7 @@ def load(isa: str) -> tuple[ctypes.CDLL | None, str]:
         "sp_version": (c_int32, []),
         "sp_best_isa": (c_char_p, []),
         "sp_pack_conv": (c_void_p, [POINTER(CConvSpec), c_void_p, c_void_p]),
-        "sp_pack_linear": (c_void_p, [c_int32, c_int32, c_void_p, c_void_p]),
+        "sp_pack_linear": (c_void_p, [c_int32, c_int32, c_void_p, c_void_p, c_int32]),
         "sp_weights_free": (None, [c_void_p]),
         "sp_weights_bytes": (c_size_t, [c_void_p]),
         "sp_engine_create": (c_void_p, [c_int32]),

@@ -23,12 +23,14 @@ class Builder:
     def __init__(
         self,
         program: Program,
-        weights: Callable[[Node], Conv | Linear],
+        weights: Callable[[Node, int], Conv | Linear],
         *,
         grid: int,
         panel: Callable[[Node], int] = lambda node: 0,
     ) -> None:
-        """`weights` and `panel` give a layer's packed weights and how many vectors it takes."""
+        """`weights` gives a layer's packed weights for maps of so many vectors a channel,
+        `panel` how many of them it takes at a time.
+        """
         self.program = program
         self.weights, self.panel = weights, panel
         self.grid = grid
@@ -43,6 +45,7 @@ class Builder:
 
     def add(self, node: Node) -> None:
         """Append the calls that compute a node."""
+        self.program.label = node.name
         self.places[node.name] = LOWERINGS[node.op](self, node)
 
     def into(self, node: Node) -> Map | None:

@@ -33,7 +33,8 @@ def _size(place: Map) -> Pair:
 
 @lowers("conv")
 def _conv(builder: Builder, node: Node) -> Place:
-    source, conv = builder.map(node.inputs[0]), builder.weights(node)
+    source = builder.map(node.inputs[0])
+    conv = builder.weights(node, source.layout.vectors(builder.program.group))
     assert isinstance(conv, Conv)
     after = conv.size_after(*_size(source))
     pool = node.attributes.get("pool")
@@ -217,7 +218,7 @@ def _flatten(builder: Builder, node: Node) -> Place:
 
 @lowers("linear")
 def _linear(builder: Builder, node: Node) -> Place:
-    source, linear = builder.plain(node.inputs[0]), builder.weights(node)
+    source, linear = builder.plain(node.inputs[0]), builder.weights(node, 1)
     assert isinstance(linear, Linear)
     if source.shape != (linear.in_channels,):
         raise Unfit("its input is no row")

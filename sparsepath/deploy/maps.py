@@ -45,10 +45,13 @@ class Layout:
         tile = [-(-edge // step) * step for edge, step in zip(tile, stride, strict=True)]
         return Layout(self.height, self.width, self.grid, *tile)
 
+    def vectors(self, batch: int) -> int:
+        """The vectors of 16 lanes that one channel of a batch takes."""
+        return -(-batch * self.grid * self.grid // LANES) * self.tile_height * self.tile_width
+
     def floats(self, channels: int, batch: int) -> int:
         """The floats of a buffer of such maps."""
-        vectors = -(-batch * self.grid * self.grid // LANES)
-        return vectors * channels * self.tile_height * self.tile_width * LANES
+        return self.vectors(batch) * channels * LANES
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _repeated(
     program = Program(threads=threads, group=lanes.group)
     builder = Builder(
         program,
-        lambda node: weights.of(node, method or "direct"),
+        lambda node, vectors: weights.of(node, method or "direct", vectors),
         grid=lanes.grid,
         panel=lambda _: 0,
     )

@@ -28,14 +28,14 @@ class Arena:
     floats: int
 
     @classmethod
-    def of(cls, slots: Sequence[Slot], bound: Collection[int], batch: int) -> "Arena":
-        """Place the slots, but for the `bound` ones, which the caller's own tensors fill."""
+    def of(cls, slots: Sequence[tuple[int, Slot]], bound: Collection[int]) -> "Arena":
+        """Place slots of so many floats, but for the `bound` ones, which need no place."""
         offsets = [0] * len(slots)
         placed: list[tuple[int, int, Slot]] = []
-        for index, slot in sorted(enumerate(slots), key=lambda item: item[1].first):
+        for index, (floats, slot) in sorted(enumerate(slots), key=lambda item: item[1][1].first):
             if index in bound or slot.first < 0:
                 continue
-            size = -(-slot.floats(batch) // ALIGNMENT) * ALIGNMENT
+            size = -(-floats // ALIGNMENT) * ALIGNMENT
             offset = 0
             for begin, end, other in sorted(placed, key=lambda entry: entry[0]):
                 if other.last < slot.first:

@@ -11,10 +11,11 @@ from sparsepath.deploy.lower import fits
 from sparsepath.deploy.schedule import Schedule, Shapes, schedule
 
 ONE = (Lanes(4, 1),)
-# Large maps want few images at a time, so that they stay in the cache; small ones want many.
+FEW = Lanes(4, 8)
+# The most images at a time; large maps, which fill the cache, go in smaller groups (phases.py).
 MANY = tuple(
     Lanes(grid, group)
-    for grid, groups in ((1, (16, 32)), (2, (4, 8, 16)), (4, (1, 2, 4, 8)))
+    for grid, groups in ((1, (16, 32)), (2, (8, 16, 32)), (4, (4, 8, 16)))
     for group in groups
 )
 # Smaller tiles than these would be computed for nothing.
@@ -71,7 +72,7 @@ class Planner:
 def methods(node: Node) -> tuple[Method, ...]:
     """The native methods that can run a node, the usual first."""
     if node.op == "linear":
-        return ("linear",)
+        return ("linear", "rows")
     if node.op != "conv":
         return ("native",)
     weight, attributes = node.arrays["weight"], node.attributes
@@ -88,6 +89,8 @@ def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
     if why is not None:
         return Choice("torch", why)
     able = methods(node)
+    if lanes in ONE and "rows" in able:
+        return Choice("rows", "by rule")
     if "winograd4" in able:
         edge = min(-(-side // lanes.grid) for side in shapes[node.inputs[0]][2:])
         able = tuple(m for m in able if edge >= TILES.get(m, 1))

@@ -73,7 +73,7 @@ class Program(Calls):
             if not conv.pools or min(size) < 2:
                 unpooled = self.conv(source, conv, clamp=clamp, panel=panel)
                 return self.max_pool(unpooled, (2, 2), stride=(2, 2), into=into)
-            size, stride = (size[0] // 2, size[1] // 2), (2, 2)
+            size, stride = (size[0] // 2, size[1] // 2), (2 * stride[0], 2 * stride[1])
         source, layout = self._fitted(source, size, stride)
         target = self._into(into, conv.out_channels, layout)
         self._call(

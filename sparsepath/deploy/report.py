@@ -24,6 +24,8 @@ class Row:
     """multiplications for one image, zeros included"""
     zero: float
     """the share of its weights that is zero"""
+    work: int
+    """multiplications that its method makes for one image"""
     seconds: Mapping[str, float]
     """for one image, by each method that was measured on the layer by itself"""
 
@@ -54,8 +56,11 @@ class Report:
             zero = 0.0 if weight is None else (weight == 0).double().mean().item()
             macs = macs_of(node, shapes)
             rows.append(
-                Row(node.name, node.op, choice.method, choice.why, macs, zero, choice.seconds)
-            )
+                Row(
+                    node.name, node.op, choice.method, choice.why, macs, zero,
+                    _work(node, choice.method, macs), choice.seconds,
+                )
+            )  # fmt: skip
         return cls(plan.runner, tuple(rows), notes, plan.seconds)
 
     @property
@@ -89,6 +94,19 @@ class Report:
         ]
         lines += [f"{name}: {1e3 * x:.2f} ms a batch" for name, x in self.seconds.items()]
         return "\n".join(lines)
+
+
+def _work(node: Node, method: str, macs: int) -> int:
+    """The multiplications that a method makes of a node's, roughly: edges count as whole tiles."""
+    weight = node.arrays.get("weight")
+    if weight is None or macs == 0 or method == "torch":
+        return macs
+    side = {"winograd4": 4, "winograd2": 2}.get(method)
+    if side is None:
+        return round(macs * (weight != 0).double().mean().item())
+    kept = (weight != 0).flatten(2).any(-1).double().mean().item()
+    saved = prod((side + 2) / (3 * side) for length in weight.shape[2:] if length == 3)
+    return round(macs * kept * saved)
 
 
 def macs_of(node: Node, shapes: Shapes) -> int:

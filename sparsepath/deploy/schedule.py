@@ -1,5 +1,6 @@
 """The steps that compute a graph for inputs of one size: native programs and torch's operations."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,10 @@ class Native:
             given = self.program.run([x.contiguous() for x in inputs])
         except BadInput:
             return run_in_torch(self.segment, *inputs)
-        return tuple(given[place].view(-1, *plain.shape) for place, plain in self.views)
+        return tuple(
+            x if x.shape[1:] == plain.shape else x.view(-1, *plain.shape)
+            for x, plain in ((given[place], plain) for place, plain in self.views)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +53,44 @@ class Schedule:
     steps: tuple[tuple[Segment, Callable[..., tuple[Any, ...]]], ...]
     choices: Mapping[str, Choice]
 
+    @property
+    def plain(self) -> Callable[..., tuple[Any, ...]] | None:
+        """The one native step, if its inputs and its first output are the graph's own."""
+        segment, run = self.steps[0] if len(self.steps) == 1 else (None, None)
+        if segment is None or not segment.native or segment.inputs != self.graph.inputs:
+            return None
+        return run if self.graph.output == Value(segment.outputs[0]) else None
+
+    def profile(self, *inputs: Any) -> list[tuple[str, float]]:
+        """What each call is of, and the seconds it took; torch's nodes count as one call."""
+        seconds: list[tuple[str, float]] = []
+
+        def timed(segment: Segment, run: Callable[..., Any], given: list[Any]) -> Any:
+            began = time.perf_counter()
+            made = run(*given)
+            if isinstance(run, Native):
+                plain = [x.contiguous() for x in given]
+                kinds = run.program.profile(plain)
+                seconds.extend(
+                    (label, taken)
+                    for label, (_, taken) in zip(run.program.labels, kinds, strict=True)
+                )
+            else:
+                names = " ".join(node.name for node in segment.nodes)
+                seconds.append((names, time.perf_counter() - began))
+            return made
+
+        self._run(inputs, timed)
+        return seconds
+
     def __call__(self, *inputs: Any) -> Any:
         """What the graph gives for these inputs."""
+        return self._run(inputs, lambda _, run, given: run(*given))
+
+    def _run(self, inputs: Sequence[Any], call: Callable[..., Any]) -> Any:
         values = dict(zip(self.graph.inputs, inputs, strict=True))
         for segment, run in self.steps:
-            given = run(*(values[name] for name in segment.inputs))
+            given = call(segment, run, [values[name] for name in segment.inputs])
             values.update(zip(segment.outputs, given, strict=True))
         return mapped(
             self.graph.output, lambda leaf: values[leaf.name] if isinstance(leaf, Value) else leaf
@@ -101,7 +138,7 @@ def _native(
     def built(layouts: Mapping[str, Map]) -> Builder:
         builder = Builder(
             Program(threads=threads, group=lanes.group),
-            lambda node: weights.of(node, choices[node.name].method),
+            lambda node, vectors: weights.of(node, choices[node.name].method, vectors),
             grid=lanes.grid,
             panel=lambda node: choices[node.name].panel,
         )

@@ -98,7 +98,7 @@ void window(const int32_t *size, const int32_t *stride, const int32_t *padding, 
 void test_convolution() {
     const int grids[] = {1, 2, 4}, method = roll(0, 3), grid = grids[roll(0, 2)];
     sp_conv_spec s{roll(1, 9), roll(1, 9), 1, {roll(1, 4), roll(1, 4)}, {roll(1, 2), roll(1, 2)},
-                   {roll(0, 2), roll(0, 2)}, {roll(1, 2), roll(1, 2)}, method};
+                   {roll(0, 2), roll(0, 2)}, {roll(1, 2), roll(1, 2)}, method, 0};
     if (method == SP_WINOGRAD2 || method == SP_WINOGRAD4)
         for (int d = 0; d < 2; d++) s.kernel[d] = 3, s.stride[d] = s.dilation[d] = 1;
     if (method == SP_WINOGRAD4 && roll(0, 2) == 0) s.kernel[roll(0, 1)] = 1;
@@ -154,6 +154,36 @@ void test_convolution() {
     check("convolution", y, expected, method == SP_WINOGRAD4 ? 1e-4 : 1e-5);
 }
 
+// A convolution, a 1x1 one behind it and a pool: as one call, or one after the other.
+void test_chain() {
+    const int grids[] = {1, 2, 4}, grid = grids[roll(0, 2)], height = 2 * roll(1, 7), width = 2 * roll(1, 7);
+    const int batch = roll(1, 18), in = roll(1, 5), between = roll(1, 9), out = roll(1, 9);
+    const std::vector<float> x = normals(size_t(batch) * in * height * width);
+    const sp_conv_spec head{in, between, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, SP_DIRECT, roll(0, 20)};
+    const sp_conv_spec tail{between, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, SP_DIRECT, roll(0, 4)};
+    std::vector<float> first = normals(size_t(between) * in * 9), second = normals(size_t(out) * between);
+    for (auto *weight : {&first, &second})
+        for (float &w : *weight) w = roll(0, 1) ? w : 0;
+    sp_weights *heads = sp_pack_conv(&head, first.data(), normals(between).data());
+    sp_weights *tails = sp_pack_conv(&tail, second.data(), normals(out).data());
+
+    sp_layout large = layout_of(height, width, grid, 2, 2), small = large, plain = layout_of(height / 2, width / 2, 0);
+    small.height /= 2, small.width /= 2, small.tile_height /= 2, small.tile_width /= 2;
+    const sp_map maps[] = {map_of(0, in, layout_of(height, width, 0)), map_of(1, in, large),
+                           map_of(2, between, large), map_of(3, out, large), map_of(4, out, small)};
+    sp_call a = call_of(SP_CONV, maps[1], maps[2]), b = call_of(SP_CONV, maps[2], maps[3]);
+    a.weights = heads, b.weights = tails, a.lower = 0;
+    sp_call pool = call_of(SP_MAX_POOL, maps[3], maps[4]);
+    for (int d = 0; d < 2; d++) pool.window[d] = pool.stride[d] = 2;
+    const sp_call enter = call_of(SP_IMPORT, maps[0], maps[1]);
+    const auto apart = run({enter, a, b, pool, call_of(SP_EXPORT, maps[4], map_of(5, out, plain))}, x, batch);
+    a.tails = 1, b.pool = 2, b.target = map_of(3, out, small);
+    const auto together = run({enter, a, b, call_of(SP_EXPORT, b.target, map_of(4, out, plain))}, x, batch);
+    sp_weights_free(heads);
+    sp_weights_free(tails);
+    check("chain", together, std::vector<double>(apart.begin(), apart.end()), 1e-5);
+}
+
 void test_pools_and_elementwise() {
     const int grids[] = {1, 2, 4}, grid = grids[roll(0, 2)], height = roll(2, 13), width = roll(2, 13);
     const int batch = roll(1, 18), channels = roll(1, 5), kind = roll(0, 1) ? SP_MAX_POOL : SP_AVG_POOL;
@@ -203,7 +233,7 @@ void test_linear() {
     const int in = roll(1, 150), out = roll(1, 20), batch = roll(1, 70);
     std::vector<float> weight = normals(size_t(out) * in), bias = normals(out), x = normals(size_t(batch) * in);
     for (float &w : weight) w = roll(0, 1) ? w : 0;
-    sp_weights *packed = sp_pack_linear(out, in, weight.data(), bias.data());
+    sp_weights *packed = sp_pack_linear(out, in, weight.data(), bias.data(), roll(0, 1) ? SP_ROWS : SP_DIRECT);
     sp_call call = call_of(SP_LINEAR, map_of(0, in, layout_of(1, 1, 0)), map_of(1, out, layout_of(1, 1, 0)));
     call.weights = packed;
     const auto y = run({call}, x, batch);
@@ -223,6 +253,7 @@ int main(int count, char **arguments) {
     const int rounds = count > 1 ? std::atoi(arguments[1]) : 100;
     for (int k = 0; k < rounds; k++) {
         test_convolution();
+        test_chain();
         test_pools_and_elementwise();
         test_linear();
     }

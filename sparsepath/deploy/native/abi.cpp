@@ -1,6 +1,5 @@
 // The C interface: packing, engines and running; and which instruction set this machine has.
-#include "families.h"
-
+#include "chain.h"
 
 using namespace sparsepath;
 
@@ -25,8 +24,9 @@ sp_weights *sp_pack_conv(const sp_conv_spec *spec, const float *weight, const fl
     return new sp_weights(pack_conv(*spec, weight, bias));
 }
 
-sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias) {
-    const sp_conv_spec spec{in, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, SP_DIRECT};
+sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias,
+                           int32_t method) {
+    const sp_conv_spec spec{in, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, method, 0};
     return sp_pack_conv(&spec, weight, bias);
 }
 
@@ -35,6 +35,8 @@ void sp_weights_free(sp_weights *weights) { delete weights; }
 size_t sp_weights_bytes(const sp_weights *weights) {
     size_t bytes = (weights->depthwise.size() + weights->bias.size()) * sizeof(float);
     for (const Steps &set : weights->sets) bytes += set.bytes();
+    for (const FilterBlock &block : weights->rows)
+        bytes += block.columns.size() * sizeof(int32_t) + block.weight.size() * sizeof(float);
     return bytes;
 }
 
@@ -48,12 +50,13 @@ size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t 
         const auto *weights = static_cast<const sp_weights *>(calls[k].weights);
         if (!weights) continue;
         const int panel = calls[k].kind == SP_LINEAR ? 4 : panel_of(calls[k], batch);
-        most = std::max(most, scratch_floats(*weights, panel));
+        most = std::max(most, scratch_floats(*weights, panel) + Chain::floats(calls[k], panel));
     }
     return most * threads;
 }
 
 void sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,
             int32_t batch, float *workspace) {
-    for (int k = 0; k < count; k++) run_call(engine->team, calls[k], slots, batch, workspace);
+    for (int k = 0; k < count; k += 1 + calls[k].tails)
+        run_call(engine->team, calls[k], slots, batch, workspace);
 }

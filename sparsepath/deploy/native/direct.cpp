@@ -2,8 +2,10 @@
 // with a panel that holds, for P output pixels, every input pixel that a kept weight reads.
 //
 // A column of the matrix is a (channel, tap) pair; 1x1 convolution is the case of one tap. Columns come
-// in sets whose panel fits into the first cache; their products add up.
-#include "families.h"
+// in sets whose panel fits into the first cache; their products add up. 1x1 convolutions that follow at
+// once are made of each panel's products before the next panel begins (chain.h). Where the result is
+// pooled, a panel is four pixels that become one.
+#include "chain.h"
 #include "multiply.h"
 
 namespace sparsepath {
@@ -11,26 +13,26 @@ namespace {
 
 class Direct {
   public:
-    Direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
-           const View &target, const Finish &finish)
-        : P(panel), bench_(bench), weights_(weights), source_(source), target_(target), finish_(finish),
-          positions_(positions(target.layout)),
-          total_(vectors(target.layout, bench.batch) * positions_),
-          windows_(source.layout, target.layout, weights.spec.kernel, weights.spec.stride,
-                   weights.spec.padding, weights.spec.dilation) {}
+    Direct(const Bench &bench, const sp_call &call, int panel, const View &source, const View &target)
+        : P(panel), bench_(bench), weights_(*static_cast<const sp_weights *>(call.weights)),
+          chain_(bench.team, call, panel), source_(source), target_(target),
+          ending_{weights_.bias.data(), call.lower, call.upper, weights_.spec.out_channels},
+          own_(scratch_floats(weights_, P)), each_(own_ + Chain::floats(call, P)),
+          pool_((&call)[call.tails].pool), made_(unpooled(target.layout, pool_)),
+          positions_(positions(made_)), total_(vectors(made_, bench.batch) * positions_),
+          windows_(source.layout, made_, weights_.spec.kernel, weights_.spec.stride,
+                   weights_.spec.padding, weights_.spec.dilation) {}
 
     void run() {
         const int panels = divide_up(total_, P), threads = bench_.team.threads();
-        const int filters = weights_.spec.out_channels;
         if (panels >= 2 * threads || threads == 1) {
-            const size_t each = scratch_floats(weights_, P);
             bench_.team.each(panels, [&](int panel, int thread) {
-                float *scratch = bench_.workspace + thread * each;
+                float *scratch = bench_.workspace + thread * each_;
                 for (const Steps &set : weights_.sets) {
                     fill(panel, set, scratch, 0, int(set.columns.size()));
                     multiply_blocks(panel, set, scratch, 0, int(set.blocks.size()));
                 }
-                if (!side_by_side(panel)) empty(panel, scratch, 0, filters);
+                finish(panel, scratch, 1);
             });
             return;
         }
@@ -46,7 +48,7 @@ class Direct {
                     multiply_blocks(panel, set, scratch, range.first, range.last);
                 });
             }
-            if (!side_by_side(panel)) empty(panel, scratch, 0, filters);
+            finish(panel, scratch, threads);
         }
     }
 
@@ -54,23 +56,40 @@ class Direct {
     const int P;  // output pixels in a panel
     Bench bench_;
     const sp_weights &weights_;
+    const Chain chain_;
     View source_, target_;
-    Finish finish_;
+    const Ending ending_;
+    const size_t own_, each_;  // floats of one thread's scratch memory, without and with the chain's
+    const int pool_;
+    const sp_layout made_;  // the layout before pooling
     int positions_, total_;
     Windows windows_;
+
+    static sp_layout unpooled(sp_layout layout, int pool) {
+        layout.tile_height *= pool, layout.tile_width *= pool;
+        return layout;
+    }
+
+    // The position of an item: in rows, or four by four in squares.
+    int position(int item) const {
+        const int within = item % positions_;
+        if (pool_ == 1) return within;
+        const int across = made_.tile_width / 2, square = within / 4;
+        return (square / across * 2 + within % 4 / 2) * made_.tile_width + square % across * 2 + within % 2;
+    }
 
     const Reach &reach(int position, int tap) const {
         return windows_.reach[size_t(position) * windows_.taps + tap];
     }
 
     float *products(float *scratch) const {
-        return scratch + scratch_floats(weights_, P) - product_floats(weights_, P);
+        return scratch + own_ - product_floats(weights_, P);
     }
 
     // The panel's P output pixels lie side by side in one plane.
     bool side_by_side(int panel) const {
         const int last = panel * P + P - 1;
-        return last < total_ && panel * P / positions_ == last / positions_;
+        return pool_ == 1 && last < total_ && panel * P / positions_ == last / positions_;
     }
 
     // And so do their inputs of one tap.
@@ -90,23 +109,30 @@ class Direct {
             run[tap] = side_by_side(panel, tap);
         if (last == int(set.columns.size()))  // behind the last column: zeros
             std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
+        int vector[MOST_VECTORS], at[MOST_VECTORS];  // divisions are slow, and there are many columns
+        for (int p = 0; p < here; p++) vector[p] = (item + p) / positions_, at[p] = position(item + p);
+        int channel = first < last ? set.columns[first] / windows_.taps : 0;
         for (int k = first; k < last; k++) {
-            const int channel = set.columns[k] / windows_.taps, tap = set.columns[k] % windows_.taps;
+            while (set.columns[k] >= (channel + 1) * windows_.taps) channel++;  // they are in order
+            const int tap = set.columns[k] - channel * windows_.taps;
             float *out = scratch + size_t(k) * P * LANES;
             if (tap < MOST_TAPS && run[tap]) {
-                const float *in =
-                    source_.at(item / positions_, channel) + reach(item % positions_, tap).offset;
+                const float *in = source_.at(vector[0], channel) + reach(at[0], tap).offset;
                 for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
                 continue;
             }
             for (int p = 0; p < here; p++) {
-                const int v = (item + p) / positions_, position = (item + p) % positions_;
-                const float *plane = source_.at(v, channel);
+                const float *plane = source_.at(vector[p], channel);
+                const Reach &from = reach(at[p], tap);
                 for (int part = 0; part < PARTS; part++)
-                    store(out + p * LANES + part * WIDTH,
-                          load(plane, reach(position, tap), windows_.halos.data(), part));
+                    store(out + p * LANES + part * WIDTH, load(plane, from, windows_.halos.data(), part));
             }
         }
+    }
+
+    float *target_of(int panel) const {
+        const int item = panel * P;
+        return target_.at(item / positions_, 0) + size_t(item % positions_) * LANES;
     }
 
     // Products of the last columns go straight to the target if they can.
@@ -114,29 +140,44 @@ class Direct {
         if (first == last) return;
         float *products = this->products(scratch);
         const float *before = &set == &weights_.sets.front() ? nullptr : products;
-        if (&set != &weights_.sets.back() || !side_by_side(panel)) {
-            multiply(P, {&set, 0, first, last, scratch, before, products, size_t(P) * LANES, nullptr,
-                         nullptr, 0});
-            return;
-        }
-        const int item = panel * P;
-        const Ending ending{weights_.bias.data(), finish_.lower, finish_.upper, weights_.spec.out_channels};
-        float *out = target_.at(item / positions_, 0) + size_t(item % positions_) * LANES;
-        multiply(P, {&set, 0, first, last, scratch, before, out, target_.plane, &ending, nullptr, 0});
+        const Ending *ending = &set == &weights_.sets.back() ? &ending_ : nullptr;
+        const bool leaves = ending && chain_.empty() && side_by_side(panel);
+        multiply(P, {&set, 0, 1, first, last, scratch, before, leaves ? target_of(panel) : products,
+                     leaves ? target_.plane : size_t(P) * LANES, ending, 0, nullptr, 0});
     }
 
-    // Products that lie elsewhere are brought to the target one by one.
-    void empty(int panel, float *scratch, int first, int last) const {
+    // Bring the products through the chain and to the target, as far as they are not there.
+    void finish(int panel, float *scratch, int parts) const {
+        const float *products = this->products(scratch);
+        float *out = side_by_side(panel) ? target_of(panel) : nullptr;
+        if (!chain_.empty()) products = chain_.run(products, scratch + own_, out, target_.plane, parts);
+        if (pool_ == 2)
+            gather(panel, products);
+        else if (!out)
+            scatter(panel, products);
+    }
+
+    void scatter(int panel, const float *products) const {
         const int item = panel * P, here = std::min(P, total_ - item);
-        const vec lower = all(finish_.lower), upper = all(finish_.upper);
-        for (int k = first; k < last; k++)
+        for (int k = 0; k < target_.channels; k++)
             for (int p = 0; p < here; p++) {
-                const float *in = products(scratch) + (size_t(k) * P + p) * LANES;
+                const float *in = products + (size_t(k) * P + p) * LANES;
                 float *out = target_.at((item + p) / positions_, k) +
                              size_t((item + p) % positions_) * LANES;
                 SP_UNROLL for (int part = 0; part < PARTS; part++)
-                    store(out + part * WIDTH,
-                          clamp(load(in + part * WIDTH) + weights_.bias[k], lower, upper));
+                    store(out + part * WIDTH, load(in + part * WIDTH));
+            }
+    }
+
+    // The largest of each filter's four pixels.
+    void gather(int panel, const float *products) const {
+        const int item = panel * P, at = item % positions_ / 4 * LANES;
+        for (int k = 0; k < target_.channels; k++)
+            SP_UNROLL for (int part = 0; part < PARTS; part++) {
+                const float *in = products + size_t(k) * P * LANES + part * WIDTH;
+                const vec above = maximum(load(in), load(in + LANES));
+                const vec below = maximum(load(in + 2 * LANES), load(in + 3 * LANES));
+                store(target_.at(item / positions_, k) + at + part * WIDTH, maximum(above, below));
             }
     }
 
@@ -145,9 +186,8 @@ class Direct {
 
 }  // namespace
 
-void direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
-            const View &target, const Finish &finish) {
-    Direct(bench, weights, panel, source, target, finish).run();
+void direct(const Bench &bench, const sp_call &call, int panel, const View &source, const View &target) {
+    Direct(bench, call, panel, source, target).run();
 }
 
 }  // namespace sparsepath

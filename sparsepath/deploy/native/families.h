@@ -21,12 +21,13 @@ struct Finish {
 
 void winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
               const View &target, const Finish &finish);
-void direct(const Bench &bench, const sp_weights &weights, int panel, const View &source,
-            const View &target, const Finish &finish);
+void direct(const Bench &bench, const sp_call &call, int panel, const View &source, const View &target);
 void depthwise(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
                const Finish &finish);
 void linear(const Bench &bench, const sp_weights &weights, const float *source, float *target,
             const Finish &finish);
+void rows(const Bench &bench, const sp_weights &weights, const float *source, float *target,
+          const Finish &finish);
 void pool(const Bench &bench, const sp_call &call, const View &source, const View &target);
 void add(const Bench &bench, const View &source, const View &other, const View &target,
          const Finish &finish);

@@ -20,9 +20,9 @@ class Linear {
             const int first = panel * P * LANES, here = std::min(P * LANES, bench_.batch - first);
             for (const Steps &set : weights_.sets) {
                 fill(set, scratch, first, here);
-                multiply(P, {&set, 0, 0, int(set.blocks.size()), scratch,
+                multiply(P, {&set, 0, 1, 0, int(set.blocks.size()), scratch,
                              &set == &weights_.sets[0] ? nullptr : products, products, size_t(P) * LANES,
-                             nullptr, nullptr, 0});
+                             nullptr, 0, nullptr, 0});
             }
             empty(products, first, here);
         });

@@ -13,50 +13,62 @@ constexpr int pass_width(int vectors) {
     return vectors % 3 == 0 ? 3 : 2;
 }
 
-template <int W, int MASK>
-SP_INLINE void multiply_add(const float *input, const float *&weight, vec (&sum)[4][W]) {
-    vec x[W];
-    SP_UNROLL for (int k = 0; k < W; k++) x[k] = load(input + k * WIDTH);
+// Where a step finds what it multiplies: the same column and row of T slices.
+template <int T> struct Sources {
+    const char *panel;
+    const uint16_t *index;
+    const float *weight;
+    size_t across;  // floats from slice to slice of the panel
+    size_t slice;   // floats from slice to slice of the weights
+};
+
+template <int P, int W, int T, int MASK>
+SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
+    const float *input = reinterpret_cast<const float *>(from.panel + size_t{*from.index++} * (P * LANES * sizeof(float)));
+    vec x[T * W];
+    SP_UNROLL for (int k = 0; k < T * W; k++) x[k] = load(input + k / W * from.across + k % W * WIDTH);
     SP_UNROLL for (int row = 0; row < 4; row++) {
         if (!(MASK >> row & 1)) continue;
-        const vec w = all(*weight++);
-        SP_UNROLL for (int k = 0; k < W; k++) sum[row][k] += x[k] * w;
+        SP_UNROLL for (int k = 0; k < T * W; k++) sum[row][k] += x[k] * all(from.weight[k / W * from.slice]);
+        from.weight++;
     }
 }
 
 // All steps of one pattern.
-template <int P, int W, int... MASKS>
-SP_INLINE void steps(const char *panel, const uint32_t *&index, const float *&weight, int count,
-                     vec (&sum)[4][W]) {
-    const uint32_t *at = index;
-    const float *w = weight;
-    for (; count; count--)
-        (multiply_add<W, MASKS>(reinterpret_cast<const float *>(panel + size_t{*at++} * P), w, sum), ...);
-    index = at;
-    weight = w;
+template <int P, int W, int T, int... MASKS>
+SP_INLINE void steps(Sources<T> &from, int count, vec (&sum)[4][T * W]) {
+    if constexpr (T * W == 1 && WIDTH == LANES) {
+        // Four accumulators alone would wait for their last sums most of the time.
+        vec more[4][1] = {};
+        for (; count >= 2; count -= 2) {
+            (multiply_add<P, W, T, MASKS>(from, sum), ...);
+            (multiply_add<P, W, T, MASKS>(from, more), ...);
+        }
+        SP_UNROLL for (int row = 0; row < 4; row++) sum[row][0] += more[row][0];
+    }
+    for (; count; count--) (multiply_add<P, W, T, MASKS>(from, sum), ...);
 }
 
-template <int P, int W>
-SP_INLINE void all_steps(const char *panel, const uint32_t *i, const float *w, const int32_t *count,
-                         vec (&sum)[4][W]) {
-    steps<P, W, 15>(panel, i, w, count[0], sum);
-    steps<P, W, 14, 1>(panel, i, w, count[1], sum);
-    steps<P, W, 13, 2>(panel, i, w, count[2], sum);
-    steps<P, W, 11, 4>(panel, i, w, count[3], sum);
-    steps<P, W, 7, 8>(panel, i, w, count[4], sum);
-    steps<P, W, 3, 12>(panel, i, w, count[5], sum);
-    steps<P, W, 5, 10>(panel, i, w, count[6], sum);
-    steps<P, W, 6, 9>(panel, i, w, count[7], sum);
-    steps<P, W, 3, 4, 8>(panel, i, w, count[8], sum);
-    steps<P, W, 5, 2, 8>(panel, i, w, count[9], sum);
-    steps<P, W, 9, 2, 4>(panel, i, w, count[10], sum);
-    steps<P, W, 6, 1, 8>(panel, i, w, count[11], sum);
-    steps<P, W, 10, 1, 4>(panel, i, w, count[12], sum);
-    steps<P, W, 12, 1, 2>(panel, i, w, count[13], sum);
-    steps<P, W, 1, 2, 4, 8>(panel, i, w, count[14], sum);
+template <int P, int W, int T>
+SP_INLINE void all_steps(Sources<T> from, const uint16_t *count, vec (&sum)[4][T * W]) {
+    steps<P, W, T, 15>(from, count[0], sum);
+    steps<P, W, T, 14, 1>(from, count[1], sum);
+    steps<P, W, T, 13, 2>(from, count[2], sum);
+    steps<P, W, T, 11, 4>(from, count[3], sum);
+    steps<P, W, T, 7, 8>(from, count[4], sum);
+    steps<P, W, T, 3, 12>(from, count[5], sum);
+    steps<P, W, T, 5, 10>(from, count[6], sum);
+    steps<P, W, T, 6, 9>(from, count[7], sum);
+    steps<P, W, T, 3, 4, 8>(from, count[8], sum);
+    steps<P, W, T, 5, 2, 8>(from, count[9], sum);
+    steps<P, W, T, 9, 2, 4>(from, count[10], sum);
+    steps<P, W, T, 6, 1, 8>(from, count[11], sum);
+    steps<P, W, T, 10, 1, 4>(from, count[12], sum);
+    steps<P, W, T, 12, 1, 2>(from, count[13], sum);
+    steps<P, W, T, 1, 2, 4, 8>(from, count[14], sum);
 }
 
-template <int P> void multiply(const Product &job) {
+template <int P, int T> void multiply(const Product &job) {
     constexpr int W = pass_width(P * PARTS), PASSES = P * PARTS / W;
     static_assert(W * PASSES == P * PARTS, "passes cover a row");
     const Steps &steps = *job.steps;
@@ -66,17 +78,19 @@ template <int P> void multiply(const Product &job) {
     for (int b = job.first; b < job.last; b++) {
         const RowBlock &block = steps.blocks[b];
         for (size_t end = std::min(lines, fetched + fetch); fetched < end; fetched++)
-            __builtin_prefetch(job.next + fetched * LANES);
+            for (int t = 0; t < T; t++) __builtin_prefetch(job.next + t * job.across + fetched * LANES);
         for (int pass = 0; pass < PASSES; pass++) {
             const int offset = pass * W * WIDTH;
-            vec sum[4][W];
-            SP_UNROLL for (int row = 0; row < 4; row++)
-                SP_UNROLL for (int k = 0; k < W; k++) {
-                    const size_t at = size_t(block.rows[row]) * P * LANES + offset + k * WIDTH;
-                    sum[row][k] = job.before ? load(job.before + at) : vec{};
-                }
-            all_steps<P, W>(reinterpret_cast<const char *>(job.panel + offset),
-                            steps.index.data() + block.index, weights + block.weight, block.counts, sum);
+            vec sum[4][T * W] = {};
+            all_steps<P, W, T>({reinterpret_cast<const char *>(job.panel + offset),
+                                steps.index.data() + block.index, weights + block.weight, job.across,
+                                steps.slice},
+                               block.counts, sum);
+            if (job.before)  // added last: short sums lose less than one long one
+                SP_UNROLL for (int row = 0; row < 4; row++)
+                    SP_UNROLL for (int k = 0; k < W; k++)
+                        sum[row][k] +=
+                            load(job.before + size_t(block.rows[row]) * P * LANES + offset + k * WIDTH);
             SP_UNROLL for (int row = 0; row < 4; row++) {
                 float *out = job.product + size_t(block.rows[row]) * job.stride + offset;
                 if (job.ending) {
@@ -85,7 +99,8 @@ template <int P> void multiply(const Product &job) {
                     SP_UNROLL for (int k = 0; k < W; k++)
                         sum[row][k] = clamp(sum[row][k] + job.ending->bias[block.rows[row]], lower, upper);
                 }
-                SP_UNROLL for (int k = 0; k < W; k++) store(out + k * WIDTH, sum[row][k]);
+                SP_UNROLL for (int k = 0; k < T * W; k++)
+                    store(out + k / W * job.across + k % W * WIDTH, sum[row][k]);
             }
         }
     }
@@ -94,12 +109,23 @@ template <int P> void multiply(const Product &job) {
 }  // namespace
 
 void multiply(int P, const Product &job) {
+    if constexpr (WIDTH == LANES)
+        if (job.slices > 1)
+            return P == 1 ? multiply<1, slices_together(1)>(job) : multiply<2, slices_together(2)>(job);
+    if (job.slices > 1) {  // narrow vectors leave no accumulators unused
+        Product one = job;
+        for (one.slices = 1; one.slice < job.slice + job.slices; one.slice++) {
+            multiply(P, one);
+            one.panel += job.across, one.product += job.across, one.next = nullptr;
+        }
+        return;
+    }
     switch (P) {
-    case 1: return multiply<1>(job);
-    case 2: return multiply<2>(job);
-    case 3: return multiply<3>(job);
-    case 4: return multiply<4>(job);
-    case 6: return multiply<6>(job);
+    case 1: return multiply<1, 1>(job);
+    case 2: return multiply<2, 1>(job);
+    case 3: return multiply<3, 1>(job);
+    case 4: return multiply<4, 1>(job);
+    case 6: return multiply<6, 1>(job);
     }
 }
 

@@ -7,6 +7,8 @@
 
 namespace sparsepath {
 
+constexpr int MOST_VECTORS = 6;  // of a panel
+
 // What is done to products that are final: a bias per row, a clamp; rows from `rows` on do not exist.
 struct Ending {
     const float *bias;
@@ -14,16 +16,21 @@ struct Ending {
     int rows;
 };
 
-// Blocks first .. last - 1 of one slice.
+// A panel of one or two vectors leaves accumulators unused, and each step little to do: the same step
+// is then made in several slices at once. They share the pattern, so a loop's end is met once for all.
+constexpr int slices_together(int P) { return P <= 2 ? 4 / P : 1; }
+
+// Blocks first .. last - 1 of one slice, or of `slices` of them, which is 1 or slices_together(P).
 struct Product {
     const Steps *steps;
-    int slice, first, last;
+    int slice, slices, first, last;
     const float *panel;
     const float *before;   // products [row][P][16] of earlier columns, or null
     float *product;
     size_t stride;         // floats from row to row of `product`
     const Ending *ending;  // null: the products are not final yet
-    const float *next;     // memory to fetch into the cache meanwhile: the panel of the next slice
+    size_t across;         // floats from slice to slice, of the panel and of `product`
+    const float *next;     // memory to fetch into the cache meanwhile: the panels of the next slices
     size_t next_lines;
 };
 

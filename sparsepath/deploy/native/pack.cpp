@@ -141,7 +141,7 @@ class Packer {
         block.index = static_cast<uint32_t>(steps_.index.size());
         block.weight = static_cast<uint32_t>(slices_[0].size());
         for (int pattern = 0; pattern < PATTERNS; pattern++) {
-            block.counts[pattern] = static_cast<int32_t>(partition.steps[pattern].size());
+            block.counts[pattern] = static_cast<uint16_t>(partition.steps[pattern].size());
             for (const Step &step : partition.steps[pattern])
                 for (int k = 0; k < 4 && PATTERN[pattern][k]; k++)
                     append(block, PATTERN[pattern][k], step[k]);
@@ -151,7 +151,7 @@ class Packer {
 
     void append(const RowBlock &block, int mask, int place) {
         const size_t zeros = steps_.columns.size();
-        steps_.index.push_back(static_cast<uint32_t>((place == NONE ? zeros : place) * 64));
+        steps_.index.push_back(static_cast<uint16_t>(place == NONE ? zeros : place));
         for (int row = 0; row < 4; row++) {
             if (!(mask >> row & 1)) continue;
             if (place == NONE)

@@ -30,22 +30,23 @@ constexpr int PATTERN[PATTERNS][4] = {
 // Four rows: how many steps of each pattern, and where their inputs and weights begin.
 struct RowBlock {
     int32_t rows[4];  // a row beyond the matrix is computed and thrown away
-    int32_t counts[PATTERNS];
+    uint16_t counts[PATTERNS];
     uint32_t index, weight;
 };
 
 // A set of columns of the matrix, for all rows. The multiply wants them as one panel: column k of
 // the set at vector k, and a column of zeros behind the last.
+constexpr int MOST_PLACES = 65535;  // 16 bits name one, the column of zeros included
 struct Steps {
     std::vector<int32_t> columns;
     std::vector<RowBlock> blocks;
-    std::vector<uint32_t> index;  // 64 * the place of a column in the panel
+    std::vector<uint16_t> index;  // the place of a column in the panel
     std::vector<float> weight;    // one slice after the other
     size_t slice = 0;             // weights of one slice
 
     size_t bytes() const {
         return columns.size() * sizeof(int32_t) + blocks.size() * sizeof(RowBlock) +
-               index.size() * sizeof(uint32_t) + weight.size() * sizeof(float);
+               index.size() * sizeof(uint16_t) + weight.size() * sizeof(float);
     }
 };
 

@@ -9,7 +9,9 @@ void run_call(Team &team, const sp_call &call, float *const *slots, int batch, f
     const Finish finish{call.lower, call.upper, call.pool};
     const auto *weights = static_cast<const sp_weights *>(call.weights);
     float *from = slots[call.source.slot], *to = slots[call.target.slot];
-    if (call.kind == SP_LINEAR) return linear(bench, *weights, from, to, finish);
+    if (call.kind == SP_LINEAR)
+        return weights->spec.method == SP_ROWS ? rows(bench, *weights, from, to, finish)
+                                               : linear(bench, *weights, from, to, finish);
     if (call.kind == SP_IMPORT) return import_pixels(team, from, View(call.target, slots), batch);
     const View source(call.source, slots);
     if (call.kind == SP_EXPORT) return export_pixels(team, source, to, batch);
@@ -23,7 +25,7 @@ void run_call(Team &team, const sp_call &call, float *const *slots, int batch, f
         const int panel = panel_of(call, batch);
         if (is_winograd(weights->spec))
             return winograd(bench, *weights, panel, source, target, finish);
-        return direct(bench, *weights, panel, source, target, finish);
+        return direct(bench, call, panel, source, View((&call)[call.tails].target, slots));
     }
     case SP_MAX_POOL:
     case SP_AVG_POOL: return pool(bench, call, source, target);

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define SP_VERSION 1 /* raised whenever this file changes meaning */
+#define SP_VERSION 2 /* raised whenever this file changes meaning */
 
 /* How a map of height x width lies in the 16 lanes; explained in layout.h. */
 typedef struct sp_layout {
@@ -31,7 +31,8 @@ enum sp_kind {
     SP_IMPORT,   /* plain tensor -> lanes */
     SP_EXPORT,   /* lanes -> plain tensor */
     SP_RELAYOUT, /* lanes -> lanes of another layout */
-    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (3x3 Winograd) */
+    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (not depthwise, and
+                    by Winograd 3x3 only) */
     SP_MAX_POOL,
     SP_AVG_POOL,
     SP_ADD,      /* source + other, clamped */
@@ -43,6 +44,8 @@ enum sp_kind {
 typedef struct sp_call {
     int32_t kind, pool;
     int32_t panel; /* vectors that SP_CONV multiplies at a time: 1, 2, 3, 4, 6, or 0 to choose */
+    int32_t tails; /* of SP_CONV by SP_DIRECT: so many of the calls behind it are 1x1 convolutions, each
+                      of the one before, of which only the last may pool, and run with it; the buffers in between are never touched */
     sp_map source, other, target;
     int32_t window[2], stride[2], padding[2]; /* of the two pools, as (vertical, horizontal) */
     int32_t count_padding;                    /* whether an average counts padded pixels */
@@ -51,13 +54,14 @@ typedef struct sp_call {
     const float *scale, *shift;
 } sp_call;
 
-enum sp_method { SP_DIRECT, SP_WINOGRAD2, SP_WINOGRAD4, SP_DEPTHWISE };
+enum sp_method { SP_DIRECT, SP_WINOGRAD2, SP_WINOGRAD4, SP_DEPTHWISE, SP_ROWS };
 
 typedef struct sp_conv_spec {
     int32_t in_channels, out_channels, groups;
     int32_t kernel[2], stride[2], padding[2], dilation[2];
     int32_t method; /* Winograd: stride 1, dilation 1, one group, 3x3 (SP_WINOGRAD4 also 1x3 and
-                       3x1); depthwise: groups = in_channels */
+                       3x1); depthwise: groups = in_channels; rows: linear layers on few images */
+    int32_t columns; /* SP_DIRECT takes so many pairs of channel and tap at a time; 0 to choose */
 } sp_conv_spec;
 
 typedef struct sp_weights sp_weights;
@@ -68,7 +72,8 @@ const char *sp_best_isa(void); /* "avx512", "avx2" or "portable": the best that 
 
 /* weight is (out, in / groups, kernel) row-major, bias (out) or null; both are copied. */
 sp_weights *sp_pack_conv(const sp_conv_spec *spec, const float *weight, const float *bias);
-sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias);
+sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias,
+                           int32_t method); /* SP_DIRECT or SP_ROWS */
 void sp_weights_free(sp_weights *weights);
 size_t sp_weights_bytes(const sp_weights *weights); /* memory of the packed form */
 

@@ -2,7 +2,6 @@
 #include "weights.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace sparsepath {
 namespace {
@@ -76,16 +75,19 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
         packed.bias.assign(spec.out_channels, 0.0f);
     if (spec.method == SP_DEPTHWISE)
         packed.depthwise.assign(weight, weight + size_t(spec.out_channels) * taps(spec));
+    else if (spec.method == SP_ROWS)
+        packed.rows = pack_rows(spec.out_channels, spec.in_channels, weight);
     else if (is_winograd(spec))
-        packed.sets = pack(winograd_matrix(spec, weight), std::numeric_limits<int>::max());
+        packed.sets = pack(winograd_matrix(spec, weight), MOST_PLACES);
     else
-        packed.sets = pack(direct_matrix(spec, weight), MOST_COLUMNS);
+        packed.sets = pack(direct_matrix(spec, weight), spec.columns > 0 ? std::min(spec.columns, MOST_PLACES) : MOST_COLUMNS);
     return packed;
 }
 
 int panel_of(const sp_call &call, int batch) {
-    if (call.panel) return call.panel;
     const auto &weights = *static_cast<const sp_weights *>(call.weights);
+    if (!is_winograd(weights.spec) && (&call)[call.tails].pool == 2) return 4;  // a square of pixels
+    if (call.panel) return call.panel;
     const sp_layout &layout = call.target.layout;
     const WinogradTile tile = is_winograd(weights.spec) ? winograd_tile(weights.spec) : WinogradTile{1, 1};
     const int items = vectors(layout, batch) * divide_up(layout.tile_height * call.pool, tile.height) *

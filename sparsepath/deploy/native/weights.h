@@ -4,19 +4,23 @@
 #include <vector>
 
 #include "layout.h"
+#include "multiply.h"
 #include "pack.h"
+#include "rows.h"
 
 struct sp_weights {
     sp_conv_spec spec;  // a linear layer is a 1x1 convolution of 1x1 maps
     std::vector<sparsepath::Steps> sets;
     std::vector<float> depthwise;  // (out, taps), of the depthwise method only
+    std::vector<sparsepath::FilterBlock> rows;  // of SP_ROWS only
     std::vector<float> bias;
 };
 
 namespace sparsepath {
 
-// A panel of so many columns and four vectors fits into the first cache.
-constexpr int MOST_COLUMNS = 100;
+// A panel of so many columns and four vectors is about as large as the first cache. Smaller sets would
+// stay in it for sure, but leave shorter runs of steps, which costs sparse layers more.
+constexpr int MOST_COLUMNS = 200;
 
 sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float *bias);
 // The panel of a convolution call, chosen here if the call leaves it open.
@@ -55,8 +59,9 @@ inline size_t slice_floats(const sp_weights &w, int P) {
 inline size_t scratch_floats(const sp_weights &w, int P) {
     if (is_winograd(w.spec)) {
         const WinogradTile tile = winograd_tile(w.spec);
-        return (tile.rows() * tile.columns() + 1) * slice_floats(w, P);
+        return (tile.rows() * tile.columns() + slices_together(P)) * slice_floats(w, P);
     }
+    if (w.sets.empty()) return 0;
     size_t panel = 0;
     for (const Steps &set : w.sets) panel = std::max(panel, panel_floats(set, P));
     return panel + product_floats(w, P);

@@ -6,7 +6,7 @@
 // of zeros: the transform's saving and the sparsity's multiply. Each panel of P tile vectors is
 // transformed into `panel[t][channel][P]`, multiplied slice by slice (one slice of the panel stays in
 // the first cache while all filters read it), and transformed back on the way out. The products of a
-// slice are written over the panel of the slice before, which is no longer needed and still in the
+// slice are written over the panel of a slice before, which is no longer needed and still in the
 // cache: this halves the memory that a panel goes through.
 #include "families.h"
 #include "multiply.h"
@@ -93,7 +93,7 @@ template <int FY, int FX> class Winograd {
             const size_t each = scratch_floats(weights_, P);
             bench_.team.each(panels, [&](int panel, int thread) {
                 float *scratch = bench_.workspace + thread * each;
-                float *panels = scratch + stride_;
+                float *panels = scratch + slices_together(P) * stride_;
                 fill(panel, panels, 0, channels);
                 multiply_slices(panels, scratch, 0, SLICES);
                 empty(panel, scratch, 0, filters);
@@ -101,7 +101,7 @@ template <int FY, int FX> class Winograd {
             return;
         }
         for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
-            float *panels = bench_.workspace, *products = panels + (SLICES + 1) * stride_;
+            float *panels = bench_.workspace, *products = panels + SLICES * stride_;
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(channels, part, threads);
                 fill(panel, panels, range.first, range.last);
@@ -132,17 +132,28 @@ template <int FY, int FX> class Winograd {
     std::vector<char> plain_;    // [tile]: all of it can be read as it is
     std::vector<Halo> halos_;
 
+    // The tiles of a panel; divisions are slow, and there are many channels to a tile.
+    struct Tiles {
+        int count, vector[MOST_VECTORS], tile[MOST_VECTORS];
+        Tiles(const Winograd &own, int panel) : count(std::min(own.P, own.total_ - panel * own.P)) {
+            for (int p = 0; p < count; p++) {
+                const int item = panel * own.P + p, per_vector = own.down_ * own.across_;
+                vector[p] = item / per_vector, tile[p] = item % per_vector;
+            }
+        }
+    };
+
     // Transform channels first .. last - 1 of the panel's tiles.
     void fill(int panel, float *panels, int first, int last) const {
-        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        const Tiles tiles(*this, panel);
         if (last == static_cast<int>(steps_.columns.size()))  // behind the last channel: zeros
             for (int t = 0; t < SLICES; t++)
                 std::memset(panels + t * stride_ + size_t(last) * P * LANES, 0,
                             sizeof(float) * P * LANES);
         for (int k = first; k < last; k++)
-            for (int p = 0; p < here; p++) {
-                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
-                const float *plane = source_.at(v, steps_.columns[k]);
+            for (int p = 0; p < tiles.count; p++) {
+                const int tile = tiles.tile[p];
+                const float *plane = source_.at(tiles.vector[p], steps_.columns[k]);
                 const Reach *reach = &reach_[tile * SLICES];
                 float *out = panels + (size_t(k) * P + p) * LANES;
                 for (int part = 0; part < PARTS; part++)
@@ -174,25 +185,27 @@ template <int FY, int FX> class Winograd {
 
     // Slices first .. last - 1 of the products.
     void multiply_slices(const float *panels, float *products, int first, int last) const {
-        for (int t = first; t < last; t++) {
-            const float *panel = panels + t * stride_, *next = t + 1 < last ? panel + stride_ : nullptr;
-            multiply(P, {&steps_, t, 0, static_cast<int>(steps_.blocks.size()), panel, nullptr,
-                         products + t * stride_, size_t(P) * LANES, nullptr, next,
-                         (steps_.columns.size() + 1) * P});
+        const int blocks = static_cast<int>(steps_.blocks.size());
+        for (int t = first, slices; t < last; t += slices) {
+            slices = last - t >= slices_together(P) ? slices_together(P) : 1;
+            const float *panel = panels + t * stride_;
+            const float *next = last - t >= 2 * slices ? panel + slices * stride_ : nullptr;
+            multiply(P, {&steps_, t, slices, 0, blocks, panel, nullptr, products + t * stride_,
+                         size_t(P) * LANES, nullptr, stride_, next, (steps_.columns.size() + 1) * P});
         }
     }
 
     // Transform filters first .. last - 1 back, add the bias, clamp, pool, store.
     void empty(int panel, const float *products, int first, int last) const {
-        const int here = std::min(P, total_ - panel * P), per_vector = down_ * across_;
+        const Tiles tiles(*this, panel);
+        int y[MOST_VECTORS], x[MOST_VECTORS];
+        for (int p = 0; p < tiles.count; p++)
+            y[p] = FY * (tiles.tile[p] / across_), x[p] = FX * (tiles.tile[p] % across_);
         for (int k = first; k < last; k++)
-            for (int p = 0; p < here; p++) {
-                const int item = panel * P + p, v = item / per_vector, tile = item % per_vector;
+            for (int p = 0; p < tiles.count; p++)
                 for (int part = 0; part < PARTS; part++)
-                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH,
-                                     weights_.bias[k], FY * (tile / across_), FX * (tile % across_),
-                                     target_.at(v, k) + part * WIDTH);
-            }
+                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH, weights_.bias[k],
+                                     y[p], x[p], target_.at(tiles.vector[p], k) + part * WIDTH);
     }
 
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {

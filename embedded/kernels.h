@@ -8,7 +8,7 @@ struct sp_kernels {
     const char *isa;
     const char *(*best_isa)(void);
     sp_weights *(*pack_conv)(const sp_conv_spec *, const float *, const float *);
-    sp_weights *(*pack_linear)(int32_t, int32_t, const float *, const float *);
+    sp_weights *(*pack_linear)(int32_t, int32_t, const float *, const float *, int32_t);
     void (*weights_free)(sp_weights *);
     sp_engine *(*engine_create)(int32_t);
     void (*engine_free)(sp_engine *);

@@ -56,7 +56,8 @@ Perhaps conv_in_lanes(Machine &machine, const Node &node, Value &x, Ending &endi
                           {},
                           {},
                           {},
-                          method};
+                          method,
+                          0};
         pair(spec.kernel, w.kernel);
         pair(spec.stride, w.stride);
         pair(spec.padding, w.padding);
@@ -85,10 +86,11 @@ Perhaps linear_in_rows(Machine &machine, const Node &node, Value &x, Ending &end
         rows > 1 << 20)
         return {};
     const auto out = int32_t(weight.shape[0]), in = int32_t(weight.shape[1]);
-    const sp_weights *weights = machine.packed(node, SP_DIRECT, [&]() -> sp_weights * {
+    const int method = rows == 1 ? SP_ROWS : SP_DIRECT;  // a single row leaves lanes to the filters
+    const sp_weights *weights = machine.packed(node, method, [&]() -> sp_weights * {
         if (!all_finite(weight)) return nullptr;
         return machine.kernels().pack_linear(out, in, weight.data.data(),
-                                             bias ? bias->data.data() : nullptr);
+                                             bias ? bias->data.data() : nullptr, method);
     });
     if (!weights) return {};
     sp_call call = empty_call(SP_LINEAR);

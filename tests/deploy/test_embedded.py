@@ -10,8 +10,11 @@ import torch
 from sparsepath.deploy.artifact import load, save
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.graph import Graph, Node, Value
+from sparsepath.deploy.manifest import read_manifest
 from sparsepath.deploy.network import GraphNetwork
 from sparsepath.deploy.operations import ELEMENTWISE, OPERATIONS
+from sparsepath.deploy.quantise import int8_weights
+from sparsepath.deploy.share import share
 from sparsepath.lab.models import CNN
 from sparsepath.storage import read_tensors
 
@@ -89,6 +92,14 @@ def trained():
 def test_a_trained_network_gives_what_torch_gives(program, tmp_path, isa):
     environment = {} if isa is None else {"SPARSEPATH_ISA": isa}
     check(program, trained(), tmp_path / "net", images(3), **environment)
+
+
+@pytest.mark.parametrize("fewer", [lambda x: share(x, 3), int8_weights], ids=["shared", "int8"])
+def test_weights_of_few_bits_are_read_as_python_reads_them(program, tmp_path, fewer):
+    model = fewer(trained())
+    check(program, model, tmp_path / "net", images(2))
+    stored = {entry.code for entry in read_manifest(tmp_path / "net").arrays.values()}
+    assert stored != {"plain"}, "the file does not hold what is to be read"
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet-20"])

@@ -33,6 +33,20 @@ def test_the_readmes_table_is_the_committed_runs() -> None:
     assert as_markdown(record) in README
 
 
+def test_the_table_of_shipping_is_the_committed_record() -> None:
+    page = (ROOT / "docs" / "shipping.md").read_text(encoding="utf-8")
+    record = json.loads((ROOT / "benchmarks" / "results" / "shipping-longer.json").read_text())
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "test acc" not in line]
+    assert len(rows) == len(record["rows"])
+    for line, row in zip(rows, record["rows"].values(), strict=True):
+        share = row["bytes"] / record["dense bytes"]
+        assert f"| {100 * row['accuracy']:.2f} | {row['bytes']:,} | {share:.4f} |" in line
+        for batch in ("batch 1", "batch 64"):
+            gain = row[batch]["dense over it"]
+            quartiles = f"{gain['quartile_1']:.2f} to {gain['quartile_3']:.2f}"
+            assert f"{gain['median']:.2f} ({quartiles})" in line
+
+
 def test_the_two_commands_stand_on_the_first_screen() -> None:
     first_screen = README.split("\n## ")[0].splitlines()[:40]
     assert any("sparsepath run" in line for line in first_screen)

@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from sparsepath.deploy.packing import pack
+from sparsepath.deploy.packing import _written
 from sparsepath.storage import write_tensors
 
 from .embedded import FOLDER, answered, built, built_parts, check_refused, refused, run
@@ -46,10 +46,10 @@ def as_bytes(content):
 
 def second(path, array, code, *, deflate=True, how=None, change=lambda tensors, entry: None):
     """A linear layer's weight, and nothing else, in a file of version 2."""
-    packed = pack(array) if how is None else None
-    way, block = (packed.how, packed.block) if packed else (how, 1)
-    kept = packed.values.flatten() if packed else array.flatten()
-    tensors, sizes = {"where": packed.where} if packed and packed.where is not None else {}, {}
+    alive, sizes = (array != 0).flatten(), {}
+    way = how or ("dense" if alive.all() else "gaps4" if deflate else "mask")
+    kept = array.flatten() if way == "dense" else array.flatten()[alive]
+    tensors = {} if way == "dense" else {"where": _written(way, alive)}
     if code == "levels":
         scales = array.abs().amax(1) / 127
         rows = (array / scales[:, None]).round().to(torch.int8)
@@ -71,7 +71,7 @@ def second(path, array, code, *, deflate=True, how=None, change=lambda tensors, 
             content = tensors[kind].numpy().tobytes()
             sizes[kind] = len(content)
             tensors[kind] = as_bytes(deflated(content))
-    entry = {"shape": list(array.shape), "dtype": "float32", "how": way, "block": block}
+    entry = {"shape": list(array.shape), "dtype": "float32", "how": way, "block": 1}
     entry |= {"code": code, "deflated": sizes}
     change(tensors, entry)
     node = {

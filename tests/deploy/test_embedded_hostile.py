@@ -33,11 +33,11 @@ def program(tmp_path_factory):
 def small():
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(4, 8, 3),
-        nn.BatchNorm2d(8),
+        nn.Conv2d(4, 96, 3),
+        nn.BatchNorm2d(96),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.ConvTranspose2d(8, 4, 2),
+        nn.ConvTranspose2d(96, 4, 2),
         nn.Upsample(scale_factor=2.0),
         nn.AvgPool2d(2),
         nn.Flatten(1),

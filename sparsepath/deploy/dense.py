@@ -54,7 +54,8 @@ def in_onnxruntime(graph: Graph, example: Sequence[Tensor], threads: int) -> Run
         try:
             results = opened.run(list(graph.outputs), dict(zip(graph.inputs, plain, strict=True)))
         except Exception:  # whatever it has against the inputs: torch takes them or says it better
-            return reference.run(graph, *inputs)
+            with torch.no_grad():
+                return reference.run(graph, *inputs)
         given = dict(zip(graph.outputs, results, strict=True))
         return mapped(
             graph.output,

@@ -158,14 +158,21 @@ class Runtime:
         if batch == 0:
             return said(inputs, lambda: reference.run(self._graph, *inputs))
         if plan.runner != "native":
-            return said(inputs, lambda: self._dense[plan.runner](*inputs))
+            dense = self._dense[plan.runner]
+            if plan.runner == "onnxruntime":  # which keeps no gradients
+                self._shorten(inputs, lambda *given: (dense(*given),))
+            return said(inputs, lambda: dense(*inputs))
         schedule = self._schedule(plan, inputs)
-        plain = schedule.plain
-        if plain is not None and self._strict is None:
+        if schedule.plain is not None:
+            self._shorten(inputs, schedule.plain)
+        return said(inputs, lambda: schedule(*inputs))
+
+    def _shorten(self, inputs: Sequence[Tensor], way: Callable[..., tuple[Any, ...]]) -> None:
+        """Let inputs of these shapes take a way without further checks from now on."""
+        if self._strict is None:
             if len(self._ready) >= SIZES:
                 self._ready.clear()
-            self._ready[tuple(x.shape for x in inputs)] = plain
-        return said(inputs, lambda: schedule(*inputs))
+            self._ready[tuple(x.shape for x in inputs)] = way
 
     def _schedule(self, plan: Plan, inputs: Sequence[Tensor]) -> Schedule:
         """The steps of a plan for inputs of this size, built at the first."""

@@ -375,3 +375,54 @@ def test_bench_refuses_what_it_cannot_measure(ended, tmp_path):
     assert "is no shape" in refused("bench", str(folder / BEST), "--shape", "1,x")
     assert "batch must be" in refused("bench", str(folder / BEST), "--batch", "0", *BRIEF)
     assert "cannot take inputs" in refused("bench", str(folder / BEST), "--shape", "5,3", *BRIEF)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("net.onnx", [], "ends in .onnx, and artifact was asked for: give --format onnx"),
+        ("net.PT2", ["--force"], "ends in .pt2, and artifact was asked for: give --format pt2"),
+        ("o.sparsepath", ["--format", "onnx"], "ends in .sparsepath, and onnx was asked for"),
+        ("o.safetensors", ["--format", "pt2"], "ends in .safetensors, and pt2 was asked for"),
+    ],
+)
+def test_a_name_of_another_format_is_refused_before_anything_is_written(
+    ended, tmp_path, name, given, says
+):
+    said = refused("deploy", str(ended[0]), "--out", str(tmp_path / name), *given, *BRIEF)
+    assert says in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_runs_own_files_are_never_the_target(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    shutil.copytree(folder, tmp_path / "other")
+    every = [path for path in folder.rglob("*") if path.is_file() and path.name != BEST]
+    before = {path: path.read_bytes() for path in every}
+    assert {"results.json", "dense.safetensors", "settings.toml", ".lock"} <= {
+        path.name for path in every
+    }
+    for path in every:
+        own = path.relative_to(folder)
+        for place in (path, tmp_path / "link" / own, tmp_path / "other" / own):
+            form = ["--format", "state-dict"] if path.suffix == ".safetensors" else []
+            said = refused("deploy", str(folder), "--out", str(place), "--force", *form, *BRIEF)
+            assert f"'{place}' is a run's own file: choose another name with --out" in said
+    said = refused("deploy", str(folder), "--out", str(folder / "points" / "new"), *BRIEF)
+    assert "is a run's own file" in said
+    assert {path: path.read_bytes() for path in every} == before
+
+
+def test_force_replaces_regular_files_alone(folder, tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "dangling", "pipe"):
+        for force in ([], ["--force"]):
+            said = refused("deploy", str(folder), "--out", str(tmp_path / name), *force, *BRIEF)
+            assert f"'{tmp_path / name}' is no regular file, and stays: choose another" in said
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "dangling").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()

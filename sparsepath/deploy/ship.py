@@ -1,6 +1,8 @@
 """A sparse network on its way to others: made smaller, written to one file, and read back."""
 
 import copy
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -63,6 +65,15 @@ class Form:
         kind = "-int8" if self.int8 else "" if self.share is None else f"-share{self.share}"
         return f"{kind}{ENDINGS[self.format]}"
 
+    def check_name(self, path: Path) -> None:
+        """Refuse a name that promises another format."""
+        promised = {ending: kind for kind, ending in ENDINGS.items()}.get(path.suffix.lower())
+        if promised not in (None, self.format):
+            raise BadInput(
+                f"{str(path)!r} ends in {path.suffix.lower()}, and {self.format} was asked for: "
+                f"give --format {promised}, or a name in {ENDINGS[self.format]}."
+            )
+
 
 @dataclass(frozen=True)
 class Shipped:
@@ -93,7 +104,8 @@ def ship(
     numbers that weights share.
     """
     form, figures = form or Form(), dict(figures or {})
-    path = free(path, force=force)
+    path = free(replaceable(Path(path)), force=force)
+    form.check_name(path)
     small, notes = _compacted(model, example, form)
     small = _fewer_bits(small, form, train)
     if form.format == "artifact":
@@ -106,6 +118,13 @@ def ship(
         return Shipped(path, replace(opened(path), model=small, weights=living(small)), notes)
     export(small, example, path, format=form.format, force=force)
     return Shipped(path, FOREIGN[form.format](path, small), notes)
+
+
+def replaceable(path: Path) -> Path:
+    """The path, unless a link, a pipe or a device is there: a rename would put a file instead."""
+    if os.path.lexists(path) and not path.is_dir() and not stat.S_ISREG(path.lstat().st_mode):
+        raise BadInput(f"{str(path)!r} is no regular file, and stays: choose another name.")
+    return path
 
 
 def _compacted(model: nn.Module, example: Tensor, form: Form) -> tuple[nn.Module, tuple[str, ...]]:

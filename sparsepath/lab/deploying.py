@@ -13,6 +13,7 @@ from sparsepath.deploy.ship import Form, Shipped, difference, ship
 from sparsepath.deploy.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.tuning import machine
 from sparsepath.errors import BadInput
+from sparsepath.lab.deploy_target import target
 from sparsepath.lab.deployment import (
     Deployable,
     Wish,
@@ -60,11 +61,7 @@ def deploy(
     try:
         point = picked(record, wish or Wish())
         number = point["index"] + 1
-        path = out or folder / f"point-{number:02d}{form.ending}"
-        if path.exists() and not path.is_dir() and not force:
-            raise BadInput(
-                f"{str(path)!r} exists: choose another with --out, or replace it with --force."
-            )
+        path = target(out or folder / f"point-{number:02d}{form.ending}", form, force=force)
         found = deployable(folder, record, point)
         dense_test = float(record["dense"]["test"])
     except (KeyError, TypeError) as error:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from sparsepath.cli import app
 from sparsepath.deploy import load
 from sparsepath.lab.deployment import BEST
+from sparsepath.report.tables import MISSING
 
 BRIEF = ("--quick", "--no-tune")
 
@@ -83,10 +84,8 @@ def test_run_ends_by_deploying_its_chosen_point(ended):
     assert f"Written to {folder / BEST}." in printed
     artifact = load(folder / BEST)
     point = record["points"][chosen]
-    assert artifact.figures["point"] == chosen + 1
-    assert artifact.figures["test"] == point["test"]
-    assert artifact.figures["validation"] == point["validation"]
-    assert artifact.figures["sparsity"] == point["sparsity"]
+    assert artifact.figures["point"]["number"] == chosen + 1
+    assert artifact.figures["point"]["sparsity"] == point["sparsity"]
     *counts, gain = row(printed, "weights")
     dense, kept = (int(count.replace(",", "")) for count in counts)
     assert dense == record["dense"]["parameters"]
@@ -202,6 +201,7 @@ def test_the_latency_lands_in_the_record_and_on_the_page(folder):
     after = results(folder)
     latency = after["points"][1].pop("latency")
     before["points"][1].pop("latency", None)
+    before["deployed"]["point-02.sparsepath"] = after["deployed"]["point-02.sparsepath"]
     assert after == before  # nothing else changed
     for side, column in (("dense", 0), ("sparse", 1)):
         figures = latency[side]
@@ -221,9 +221,9 @@ def test_a_record_that_cannot_be_written_costs_the_latency_alone(folder, monkeyp
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sparsepath.lab.deployment.write_json", full)
+    monkeypatch.setattr("sparsepath.lab.deploy_record.write_json", full)
     printed = deployed(str(folder), "--out", str(folder / "mine"))
-    assert "stay without the latency: [Errno 28] No space left on device" in printed
+    assert "stay without what was measured: [Errno 28] No space left on device" in printed
     assert row(printed, "weights")
     assert load(folder / "mine")
     assert (folder / "results.json").read_bytes() == before
@@ -426,3 +426,87 @@ def test_force_replaces_regular_files_alone(folder, tmp_path):
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "dangling").is_symlink()
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_the_files_figures_tell_the_point_from_the_file(folder):
+    printed = deployed(str(folder), "--int8", "--point", "2")
+    figures = load(folder / "point-02-int8.sparsepath").figures
+    point = results(folder)["points"][1]
+    assert figures["point"] == {
+        "number": 2,
+        **{name: point[name] for name in ("mu", "validation", "test", "sparsity", "macs")},
+    }
+    assert not {"test", "validation", "sparsity", "mu"} & figures.keys()
+    assert figures["macs"] == int(row(printed, "MACs")[1].replace(",", ""))
+    assert figures["macs"] < point["macs"]["sparse"]  # rounding made more zeros
+
+
+def test_a_file_that_loses_more_than_the_tolerance_says_so(folder, monkeypatch):
+    from sparsepath.deploy import opened
+
+    assert "tolerance" not in deployed(str(folder), "--point", "1")
+    true_load = opened.load
+
+    def damaged(path):
+        artifact = true_load(path)
+        with torch.no_grad():
+            for weight in artifact.model.parameters():
+                weight.zero_()
+        return artifact
+
+    monkeypatch.setattr(opened, "load", damaged)
+    printed = deployed(str(folder), "--point", "1", "--force")
+    (said,) = [line for line in printed.splitlines() if "tolerance" in line]
+    lost = results(folder)["dense"]["test"] - 0.25
+    assert said == (
+        f"Warning: the file's test accuracy is {100 * lost:.2f} points below the dense network's, "
+        "more than the run's tolerance of 20.00."
+    )
+
+
+def test_the_record_keeps_every_deployment_with_all_that_was_measured(folder, tmp_path):
+    outside = tmp_path / "mine"
+    wanted = {
+        BEST: None,
+        "point-01.sparsepath": ["--point", "1"],
+        "point-01-int8.sparsepath": ["--point", "1", "--int8"],
+        str(outside.resolve()): ["--point", "1", "--out", str(outside)],
+    }
+    printed = {name: deployed(str(folder), *given) for name, given in wanted.items() if given}
+    kept = results(folder)["deployed"]
+    assert list(kept) == list(wanted)
+    for name, text in printed.items():
+        found = kept[name]
+        assert (found["point"], found["format"], found["share"]) == (1, "artifact", None)
+        assert found["int8"] == ("int8" in name)
+        assert row(text, "max difference, file to sparse network") == [f"{found['difference']:.1e}"]
+        tests = [f"{100 * found[side]['test']:.2f}" for side in ("dense", "file")]
+        assert row(text, "test accuracy of the loaded file, %") == tests
+        for column, side in enumerate(("dense", "file")):
+            figures = found[side]
+            for title, key in (("weights", "weights"), ("MACs", "macs")):
+                assert row(text, title)[column] == f"{figures[key]:,}"
+            assert row(text, "bytes of the file")[column] == f"{figures['bytes']:,}"
+            assert figures["peak"] is None  # --quick measures none
+            assert set(figures["speeds"]["1"]) == {"sparsepath", "torch", "onnxruntime"}
+            for runtime, speed in figures["speeds"]["1"].items():
+                if not isinstance(speed, str):
+                    shown = row(text, f"p50 at batch 1, {runtime}, ms")[column]
+                    assert shown == f"{1e3 * speed['p50']:.3f}"
+                    many = figures["speeds"]["64"][runtime]["throughput"]
+                    shown = row(text, f"images a second at batch 64, {runtime}")[column]
+                    assert shown == f"{many:,.0f}"
+    assert kept["point-01.sparsepath"]["file"] != kept["point-01-int8.sparsepath"]["file"]
+
+
+def test_an_int8_onnx_file_has_its_own_weights_and_no_macs(folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    printed = deployed(str(folder), "--point", "1", "--int8", "--format", "onnx")
+    measured = call("bench", str(folder / "point-01-int8.onnx"), *BRIEF).stdout
+    assert row(printed, "weights")[1] == row(measured, "weights")[0]
+    assert row(printed, "MACs")[1] == row(measured, "MACs")[0] == MISSING
+    plain = deployed(str(folder), "--point", "1", "--format", "onnx")
+    measured = call("bench", str(folder / "point-01.onnx"), *BRIEF).stdout
+    assert row(plain, "weights")[1] == row(measured, "weights")[0]
+    assert row(plain, "weights")[1] != row(printed, "weights")[1]

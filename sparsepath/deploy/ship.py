@@ -16,8 +16,9 @@ from sparsepath.deploy.artifact import save
 from sparsepath.deploy.compact import compact
 from sparsepath.deploy.export import export
 from sparsepath.deploy.onnx_file import label
-from sparsepath.deploy.opened import Opened, living, of_model, opened
+from sparsepath.deploy.opened import Opened, of_model, opened
 from sparsepath.deploy.runtimes import Run
+from sparsepath.deploy.sides import macs
 from sparsepath.deploy.target import free, writing
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
@@ -109,15 +110,27 @@ def ship(
     small, notes = _compacted(model, example, form)
     small = _fewer_bits(small, form, train)
     if form.format == "artifact":
-        save(small, path, figures=figures, force=force)
+        save(small, path, figures={**figures, **_counted(small, example)}, force=force)
         return Shipped(path, opened(path), notes)
     if form.format == "onnx":
+        # Nobody knows the network that rounding to int8 makes but onnxruntime: it has no MACs here.
+        known = None if form.int8 else small
+        figures |= {} if known is None else _counted(known, example)
         _write_onnx(small, example, path, form=form, batches=calibration or [example], force=force)
         with writing(path):
             label(path, figures)
-        return Shipped(path, replace(opened(path), model=small, weights=living(small)), notes)
+        return Shipped(path, replace(opened(path), model=known), notes)
     export(small, example, path, format=form.format, force=force)
     return Shipped(path, FOREIGN[form.format](path, small), notes)
+
+
+def _counted(model: nn.Module, example: Tensor) -> Mapping[str, int]:
+    """The file's own figures, as far as they are known before it is written."""
+    try:
+        found = macs(model, example[:1])
+    except BadInput:  # whoever writes the file says what is wrong with it
+        found = None
+    return {} if found is None else {"macs": found}
 
 
 def replaceable(path: Path) -> Path:

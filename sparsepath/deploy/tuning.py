@@ -22,6 +22,7 @@ FOLDER_VARIABLE = "SPARSEPATH_CACHE"
 # can only make a round longer. Those near the lead get as many more as it takes to tell them apart.
 LEAST, ENOUGH, MOST = 3, 10, 30
 NEAR = 1.2
+SHOWN = 80
 
 log = logging.getLogger("sparsepath")
 Work = Callable[[], object]
@@ -82,9 +83,10 @@ class Times:
             return {}
         try:
             content = read_json(self.path)
-            stamp = {key: content.get(key) for key in self._stamp}
-            if stamp != self._stamp:
-                raise BadInput(f"it is of {stamp}")
+            other = [key for key, own in self._stamp.items() if content.get(key) != own]
+            if other:
+                named = " and ".join(f"another {key}{_said(content.get(key))}" for key in other)
+                raise BadInput(f"it is of {named}.")
             return _checked(content.get("times"))
         except (BadInput, OSError) as error:
             if aloud:
@@ -114,6 +116,11 @@ class Times:
         except (BadInput, OSError) as error:
             log.warning("The tuning file is not kept: %s", error)
         self._new = False
+
+
+def _said(value: object) -> str:
+    """What a file says of itself, in brackets, if that is a short text."""
+    return f" ({value})" if isinstance(value, str) and len(value) <= SHOWN else ""
 
 
 def _checked(times: object) -> dict[str, dict[str, float]]:

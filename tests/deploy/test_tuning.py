@@ -226,3 +226,12 @@ def test_the_dense_choice_of_onnxruntime_has_the_same_function(name):
     for size in sizes(name):
         images = torch.randn(3, 3, size, size)
         assert error(dense(images), exact(model, images)) < 1e-5
+
+
+def test_what_a_foreign_file_is_of_is_said_in_words(tmp_path, caplog):
+    path = written(tmp_path)
+    changed(path, torch="1.0", machine={"not": "a text"})
+    with caplog.at_level(logging.WARNING, "sparsepath"):
+        Times(tmp_path)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.endswith("made anew: it is of another torch (1.0) and another machine.")

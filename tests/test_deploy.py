@@ -14,7 +14,7 @@ from tiny import tiny_data, tiny_options
 from typer.testing import CliRunner
 
 from sparsepath.cli import app
-from sparsepath.deploy import load
+from sparsepath.deploy import export, load, save
 from sparsepath.lab.deployment import BEST
 from sparsepath.report.tables import MISSING
 
@@ -237,7 +237,7 @@ def test_a_file_may_have_any_name(folder):
     assert call("bench", str(folder / "onnx"), *BRIEF).exit_code == 0
     said = refused("bench", str(folder / "state-dict"), *BRIEF)
     assert "is no artifact of sparsepath: its format is 'pt'" in said
-    assert "cannot be read as safetensors" in refused("bench", str(folder / "pt2"), *BRIEF)
+    assert "is a zip file, as .pt2 and .pt are" in refused("bench", str(folder / "pt2"), *BRIEF)
 
 
 def test_the_pages_command_is_one_that_works(folder):
@@ -365,7 +365,7 @@ def test_bench_refuses_what_it_cannot_measure(ended, tmp_path):
     folder, _ = ended
     (tmp_path / "net").write_text("hello")
     assert "cannot be read as safetensors" in refused("bench", str(tmp_path / "net"))
-    assert "cannot be read" in refused("bench", str(tmp_path / "none.onnx"))
+    assert "There is no file" in refused("bench", str(tmp_path / "none.onnx"))
     assert "is a folder" in refused("bench", str(tmp_path))
     content = bytearray((folder / BEST).read_bytes())
     content[-1] ^= 1
@@ -510,3 +510,58 @@ def test_an_int8_onnx_file_has_its_own_weights_and_no_macs(folder):
     measured = call("bench", str(folder / "point-01.onnx"), *BRIEF).stdout
     assert row(plain, "weights")[1] == row(measured, "weights")[0]
     assert row(plain, "weights")[1] != row(printed, "weights")[1]
+
+
+class Two(torch.nn.Module):
+    """A network of two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, x, y):
+        return self.layer(x) + self.layer(y)
+
+
+def test_bench_and_inspect_say_in_a_sentence_which_files_they_do_not_take(tmp_path):
+    one, two, x = torch.nn.Conv2d(3, 4, 3).eval(), Two().eval(), torch.randn(2, 3, 8, 8)
+    save(two, tmp_path / "two", inputs=2)
+    says = "'{}' takes 2 inputs, and only networks of one are measured."
+    assert says.format(tmp_path / "two") in refused("bench", str(tmp_path / "two"))
+    export(one, x, tmp_path / "net.pt2", format="pt2")
+    for command in ("bench", "inspect"):
+        none = refused(command, str(tmp_path / "nope"))
+        assert none == f"sparsepath: There is no file '{tmp_path / 'nope'}'.\n"
+        assert "is a zip file, as .pt2 and .pt are: give an" in refused(
+            command, str(tmp_path / "net.pt2")
+        )
+    pytest.importorskip("onnxruntime")
+    export(two, (x, x), tmp_path / "two.onnx", format="onnx")
+    assert says.format(tmp_path / "two.onnx") in refused("bench", str(tmp_path / "two.onnx"))
+    assert "is an ONNX model: give an artifact" in refused("inspect", str(tmp_path / "two.onnx"))
+
+
+def test_bench_with_images_that_do_not_fit(ended):
+    file = str(ended[0] / BEST)
+    assert "cannot take inputs of shape" in refused("bench", file, "--shape", "1,1,1", *BRIEF)
+    small = call("bench", file, "--shape", "1,3,3", *BRIEF)  # torch takes them
+    assert small.exit_code == 0, small.output
+    assert "integer division" not in small.output
+
+
+def test_a_damaged_best_file_is_deployed_anew(folder, options):
+    whole = (folder / BEST).read_bytes()
+    (folder / BEST).write_bytes(whole[: len(whole) // 2])
+    again = call("run", *options, "--out", str(folder))
+    assert again.exit_code == 0, again.output
+    assert f"{BEST} is damaged and is made anew" in again.stdout
+    assert f"Written to {folder / BEST}." in again.stdout
+    assert load(folder / BEST)
+
+
+def test_inspect_shows_figures_as_plain_json(tmp_path):
+    figures = {"image_shape": [1, 28, 28], "point": {"number": 2, "shares": [0.5, {"a": None}]}}
+    save(torch.nn.Conv2d(1, 2, 3), tmp_path / "net", figures=figures)
+    lines = call("inspect", str(tmp_path / "net")).stdout.splitlines()
+    assert "image_shape: [1, 28, 28]" in lines
+    assert 'point: {"number": 2, "shares": [0.5, {"a": null}]}' in lines

@@ -16,7 +16,7 @@ from torch import nn
 from sparsepath.deploy.opened import of_model
 from sparsepath.deploy.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.timing import Speed
-from sparsepath.lab.deploying import MANY, ONE, latency
+from sparsepath.lab.deploy_record import MANY, ONE, latency
 from sparsepath.lab.models import build
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.storage import read_json, write_json

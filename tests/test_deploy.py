@@ -14,8 +14,9 @@ from tiny import tiny_data, tiny_options
 from typer.testing import CliRunner
 
 from sparsepath.cli import app
-from sparsepath.deploy import load
+from sparsepath.deploy import export, load, save
 from sparsepath.lab.deployment import BEST
+from sparsepath.report.tables import MISSING
 
 BRIEF = ("--quick", "--no-tune")
 
@@ -83,10 +84,8 @@ def test_run_ends_by_deploying_its_chosen_point(ended):
     assert f"Written to {folder / BEST}." in printed
     artifact = load(folder / BEST)
     point = record["points"][chosen]
-    assert artifact.figures["point"] == chosen + 1
-    assert artifact.figures["test"] == point["test"]
-    assert artifact.figures["validation"] == point["validation"]
-    assert artifact.figures["sparsity"] == point["sparsity"]
+    assert artifact.figures["point"]["number"] == chosen + 1
+    assert artifact.figures["point"]["sparsity"] == point["sparsity"]
     *counts, gain = row(printed, "weights")
     dense, kept = (int(count.replace(",", "")) for count in counts)
     assert dense == record["dense"]["parameters"]
@@ -202,6 +201,7 @@ def test_the_latency_lands_in_the_record_and_on_the_page(folder):
     after = results(folder)
     latency = after["points"][1].pop("latency")
     before["points"][1].pop("latency", None)
+    before["deployed"]["point-02.sparsepath"] = after["deployed"]["point-02.sparsepath"]
     assert after == before  # nothing else changed
     for side, column in (("dense", 0), ("sparse", 1)):
         figures = latency[side]
@@ -221,9 +221,9 @@ def test_a_record_that_cannot_be_written_costs_the_latency_alone(folder, monkeyp
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sparsepath.lab.deployment.write_json", full)
+    monkeypatch.setattr("sparsepath.lab.deploy_record.write_json", full)
     printed = deployed(str(folder), "--out", str(folder / "mine"))
-    assert "stay without the latency: [Errno 28] No space left on device" in printed
+    assert "stay without what was measured: [Errno 28] No space left on device" in printed
     assert row(printed, "weights")
     assert load(folder / "mine")
     assert (folder / "results.json").read_bytes() == before
@@ -237,7 +237,7 @@ def test_a_file_may_have_any_name(folder):
     assert call("bench", str(folder / "onnx"), *BRIEF).exit_code == 0
     said = refused("bench", str(folder / "state-dict"), *BRIEF)
     assert "is no artifact of sparsepath: its format is 'pt'" in said
-    assert "cannot be read as safetensors" in refused("bench", str(folder / "pt2"), *BRIEF)
+    assert "is a zip file, as .pt2 and .pt are" in refused("bench", str(folder / "pt2"), *BRIEF)
 
 
 def test_the_pages_command_is_one_that_works(folder):
@@ -365,7 +365,7 @@ def test_bench_refuses_what_it_cannot_measure(ended, tmp_path):
     folder, _ = ended
     (tmp_path / "net").write_text("hello")
     assert "cannot be read as safetensors" in refused("bench", str(tmp_path / "net"))
-    assert "cannot be read" in refused("bench", str(tmp_path / "none.onnx"))
+    assert "There is no file" in refused("bench", str(tmp_path / "none.onnx"))
     assert "is a folder" in refused("bench", str(tmp_path))
     content = bytearray((folder / BEST).read_bytes())
     content[-1] ^= 1
@@ -375,3 +375,193 @@ def test_bench_refuses_what_it_cannot_measure(ended, tmp_path):
     assert "is no shape" in refused("bench", str(folder / BEST), "--shape", "1,x")
     assert "batch must be" in refused("bench", str(folder / BEST), "--batch", "0", *BRIEF)
     assert "cannot take inputs" in refused("bench", str(folder / BEST), "--shape", "5,3", *BRIEF)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("net.onnx", [], "ends in .onnx, and artifact was asked for: give --format onnx"),
+        ("net.PT2", ["--force"], "ends in .pt2, and artifact was asked for: give --format pt2"),
+        ("o.sparsepath", ["--format", "onnx"], "ends in .sparsepath, and onnx was asked for"),
+        ("o.safetensors", ["--format", "pt2"], "ends in .safetensors, and pt2 was asked for"),
+    ],
+)
+def test_a_name_of_another_format_is_refused_before_anything_is_written(
+    ended, tmp_path, name, given, says
+):
+    said = refused("deploy", str(ended[0]), "--out", str(tmp_path / name), *given, *BRIEF)
+    assert says in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_runs_own_files_are_never_the_target(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    shutil.copytree(folder, tmp_path / "other")
+    every = [path for path in folder.rglob("*") if path.is_file() and path.name != BEST]
+    before = {path: path.read_bytes() for path in every}
+    assert {"results.json", "dense.safetensors", "settings.toml", ".lock"} <= {
+        path.name for path in every
+    }
+    for path in every:
+        own = path.relative_to(folder)
+        for place in (path, tmp_path / "link" / own, tmp_path / "other" / own):
+            form = ["--format", "state-dict"] if path.suffix == ".safetensors" else []
+            said = refused("deploy", str(folder), "--out", str(place), "--force", *form, *BRIEF)
+            assert f"'{place}' is a run's own file: choose another name with --out" in said
+    said = refused("deploy", str(folder), "--out", str(folder / "points" / "new"), *BRIEF)
+    assert "is a run's own file" in said
+    assert {path: path.read_bytes() for path in every} == before
+
+
+def test_force_replaces_regular_files_alone(folder, tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "dangling", "pipe"):
+        for force in ([], ["--force"]):
+            said = refused("deploy", str(folder), "--out", str(tmp_path / name), *force, *BRIEF)
+            assert f"'{tmp_path / name}' is no regular file, and stays: choose another" in said
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "dangling").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_the_files_figures_tell_the_point_from_the_file(folder):
+    printed = deployed(str(folder), "--int8", "--point", "2")
+    figures = load(folder / "point-02-int8.sparsepath").figures
+    point = results(folder)["points"][1]
+    assert figures["point"] == {
+        "number": 2,
+        **{name: point[name] for name in ("mu", "validation", "test", "sparsity", "macs")},
+    }
+    assert not {"test", "validation", "sparsity", "mu"} & figures.keys()
+    assert figures["macs"] == int(row(printed, "MACs")[1].replace(",", ""))
+    assert figures["macs"] < point["macs"]["sparse"]  # rounding made more zeros
+
+
+def test_a_file_that_loses_more_than_the_tolerance_says_so(folder, monkeypatch):
+    from sparsepath.deploy import opened
+
+    assert "tolerance" not in deployed(str(folder), "--point", "1")
+    true_load = opened.load
+
+    def damaged(path):
+        artifact = true_load(path)
+        with torch.no_grad():
+            for weight in artifact.model.parameters():
+                weight.zero_()
+        return artifact
+
+    monkeypatch.setattr(opened, "load", damaged)
+    printed = deployed(str(folder), "--point", "1", "--force")
+    (said,) = [line for line in printed.splitlines() if "tolerance" in line]
+    lost = results(folder)["dense"]["test"] - 0.25
+    assert said == (
+        f"Warning: the file's test accuracy is {100 * lost:.2f} points below the dense network's, "
+        "more than the run's tolerance of 20.00."
+    )
+
+
+def test_the_record_keeps_every_deployment_with_all_that_was_measured(folder, tmp_path):
+    outside = tmp_path / "mine"
+    wanted = {
+        BEST: None,
+        "point-01.sparsepath": ["--point", "1"],
+        "point-01-int8.sparsepath": ["--point", "1", "--int8"],
+        str(outside.resolve()): ["--point", "1", "--out", str(outside)],
+    }
+    printed = {name: deployed(str(folder), *given) for name, given in wanted.items() if given}
+    kept = results(folder)["deployed"]
+    assert list(kept) == list(wanted)
+    for name, text in printed.items():
+        found = kept[name]
+        assert (found["point"], found["format"], found["share"]) == (1, "artifact", None)
+        assert found["int8"] == ("int8" in name)
+        assert row(text, "max difference, file to sparse network") == [f"{found['difference']:.1e}"]
+        tests = [f"{100 * found[side]['test']:.2f}" for side in ("dense", "file")]
+        assert row(text, "test accuracy of the loaded file, %") == tests
+        for column, side in enumerate(("dense", "file")):
+            figures = found[side]
+            for title, key in (("weights", "weights"), ("MACs", "macs")):
+                assert row(text, title)[column] == f"{figures[key]:,}"
+            assert row(text, "bytes of the file")[column] == f"{figures['bytes']:,}"
+            assert figures["peak"] is None  # --quick measures none
+            assert set(figures["speeds"]["1"]) == {"sparsepath", "torch", "onnxruntime"}
+            for runtime, speed in figures["speeds"]["1"].items():
+                if not isinstance(speed, str):
+                    shown = row(text, f"p50 at batch 1, {runtime}, ms")[column]
+                    assert shown == f"{1e3 * speed['p50']:.3f}"
+                    many = figures["speeds"]["64"][runtime]["throughput"]
+                    shown = row(text, f"images a second at batch 64, {runtime}")[column]
+                    assert shown == f"{many:,.0f}"
+    assert kept["point-01.sparsepath"]["file"] != kept["point-01-int8.sparsepath"]["file"]
+
+
+def test_an_int8_onnx_file_has_its_own_weights_and_no_macs(folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    printed = deployed(str(folder), "--point", "1", "--int8", "--format", "onnx")
+    measured = call("bench", str(folder / "point-01-int8.onnx"), *BRIEF).stdout
+    assert row(printed, "weights")[1] == row(measured, "weights")[0]
+    assert row(printed, "MACs")[1] == row(measured, "MACs")[0] == MISSING
+    plain = deployed(str(folder), "--point", "1", "--format", "onnx")
+    measured = call("bench", str(folder / "point-01.onnx"), *BRIEF).stdout
+    assert row(plain, "weights")[1] == row(measured, "weights")[0]
+    assert row(plain, "weights")[1] != row(printed, "weights")[1]
+
+
+class Two(torch.nn.Module):
+    """A network of two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, x, y):
+        return self.layer(x) + self.layer(y)
+
+
+def test_bench_and_inspect_say_in_a_sentence_which_files_they_do_not_take(tmp_path):
+    one, two, x = torch.nn.Conv2d(3, 4, 3).eval(), Two().eval(), torch.randn(2, 3, 8, 8)
+    save(two, tmp_path / "two", inputs=2)
+    says = "'{}' takes 2 inputs, and only networks of one are measured."
+    assert says.format(tmp_path / "two") in refused("bench", str(tmp_path / "two"))
+    export(one, x, tmp_path / "net.pt2", format="pt2")
+    for command in ("bench", "inspect"):
+        none = refused(command, str(tmp_path / "nope"))
+        assert none == f"sparsepath: There is no file '{tmp_path / 'nope'}'.\n"
+        assert "is a zip file, as .pt2 and .pt are: give an" in refused(
+            command, str(tmp_path / "net.pt2")
+        )
+    pytest.importorskip("onnxruntime")
+    export(two, (x, x), tmp_path / "two.onnx", format="onnx")
+    assert says.format(tmp_path / "two.onnx") in refused("bench", str(tmp_path / "two.onnx"))
+    assert "is an ONNX model: give an artifact" in refused("inspect", str(tmp_path / "two.onnx"))
+
+
+def test_bench_with_images_that_do_not_fit(ended):
+    file = str(ended[0] / BEST)
+    assert "cannot take inputs of shape" in refused("bench", file, "--shape", "1,1,1", *BRIEF)
+    small = call("bench", file, "--shape", "1,3,3", *BRIEF)  # torch takes them
+    assert small.exit_code == 0, small.output
+    assert "integer division" not in small.output
+
+
+def test_a_damaged_best_file_is_deployed_anew(folder, options):
+    whole = (folder / BEST).read_bytes()
+    (folder / BEST).write_bytes(whole[: len(whole) // 2])
+    again = call("run", *options, "--out", str(folder))
+    assert again.exit_code == 0, again.output
+    assert f"{BEST} is damaged and is made anew" in again.stdout
+    assert f"Written to {folder / BEST}." in again.stdout
+    assert load(folder / BEST)
+
+
+def test_inspect_shows_figures_as_plain_json(tmp_path):
+    figures = {"image_shape": [1, 28, 28], "point": {"number": 2, "shares": [0.5, {"a": None}]}}
+    save(torch.nn.Conv2d(1, 2, 3), tmp_path / "net", figures=figures)
+    lines = call("inspect", str(tmp_path / "net")).stdout.splitlines()
+    assert "image_shape: [1, 28, 28]" in lines
+    assert 'point: {"number": 2, "shares": [0.5, {"a": null}]}' in lines

@@ -129,14 +129,23 @@ def deploy_best(folder: Path) -> None:
 
     The run itself is done by then, so nothing that is wrong here is an error of the run.
     """
+    from sparsepath.deploy.opened import opened
     from sparsepath.lab.deploying import deploy as deployed
     from sparsepath.lab.deployment import BEST
 
-    if (folder / BEST).exists():
-        say(f"The chosen point is deployed in {BEST}; `sparsepath deploy {folder}` does it anew.")
-        return
+    best, effort = folder / BEST, _effort(1, no_tune=True, quick=True)
+    there = best.exists()
+    if there:
+        try:
+            opened(best)
+        except BadInput:
+            say(f"{BEST} is damaged and is made anew.")
+        else:
+            again = f"`sparsepath deploy {folder}` does it anew"
+            say(f"The chosen point is deployed in {BEST}; {again}.")
+            return
     try:
-        found = deployed(folder, out=folder / BEST, effort=_effort(1, no_tune=True, quick=True))
+        found = deployed(folder, out=best, force=there, effort=effort)
     except (BadInput, OSError) as error:
         say(f"Nothing is deployed: {error}")
         return

@@ -5,15 +5,19 @@ from collections import Counter
 from pathlib import Path
 
 from sparsepath.deploy.codes import PLAIN, VALUES
-from sparsepath.deploy.graph_json import encoded
 from sparsepath.deploy.manifest import FORMAT, Entry, Manifest, read_manifest, refusing
+from sparsepath.deploy.opened import check_file, looks_like_onnx
 from sparsepath.deploy.packing import KINDS, WHERE
+from sparsepath.errors import BadInput
 from sparsepath.storage import tensor_sizes
 
 
 def contents(path: str | Path) -> str:
     """The text of `sparsepath inspect`: architecture, arrays with their bytes, and figures."""
     path = Path(path)
+    check_file(path)
+    if looks_like_onnx(path):
+        raise BadInput(f"{str(path)!r} is an ONNX model: give an artifact of sparsepath.")
     manifest = read_manifest(path)
     with refusing(path):
         return _shown("\n".join(_lines(path, manifest)))
@@ -48,7 +52,7 @@ def _lines(path: Path, manifest: Manifest) -> list[str]:
         f"{len(rows)} arrays: {total:,} of {dense:,} dense bytes ({total / max(1, dense):.3f})",
         *([f"support: masks of {', '.join(manifest.support)}"] if manifest.support else []),
         *(
-            f"{name}: {json.dumps(encoded(figure), ensure_ascii=False)}"
+            f"{name}: {json.dumps(figure, ensure_ascii=False, default=str)}"
             for name, figure in manifest.figures.items()
         ),
     ]

@@ -8,12 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from sparsepath.deploy.artifact import load
+from sparsepath.deploy.manifest import read_manifest
 from sparsepath.deploy.onnx_file import count_weights, figures_in, runner, session
 from sparsepath.deploy.runtimes import Run, runtimes
 from sparsepath.errors import BadInput
 
 # What onnxruntime says of a file may be long, and the file may have chosen the words.
 SHOWN = 200
+ZIP = b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,33 @@ class Opened:
 
 def opened(path: Path) -> Opened:
     """The network in a file, every byte checked as far as its format allows."""
-    if path.is_dir():
-        raise BadInput(f"{str(path)!r} is a folder: give the file of a network.")
-    if path.suffix == ".onnx" or _looks_like_onnx(path):
+    check_file(path)
+    if path.suffix == ".onnx" or looks_like_onnx(path):
         return _onnx(path)
     artifact = load(path)
+    _check_inputs(path, len(read_manifest(path).graph["inputs"]))
     return of_model(artifact.model, artifact.figures)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file, or a file that neither an artifact nor an ONNX model can be."""
+    if path.is_dir():
+        raise BadInput(f"{str(path)!r} is a folder: give the file of a network.")
+    if not path.exists():
+        raise BadInput(f"There is no file {str(path)!r}.")
+    if not path.is_file():
+        raise BadInput(f"{str(path)!r} is no regular file: give the file of a network.")
+    if _start(path).startswith(ZIP):
+        raise BadInput(
+            f"{str(path)!r} is a zip file, as .pt2 and .pt are: give an artifact or ONNX model."
+        )
+
+
+def _check_inputs(path: Path, count: int) -> None:
+    if count != 1:
+        raise BadInput(
+            f"{str(path)!r} takes {count} inputs, and only networks of one are measured."
+        )
 
 
 def of_model(model: nn.Module, figures: Mapping[str, Any] | None = None) -> Opened:
@@ -53,14 +76,19 @@ def living(model: nn.Module) -> int:
     return sum(int((weight != 0).sum()) for weight in model.parameters())
 
 
-def _looks_like_onnx(path: Path) -> bool:
+def looks_like_onnx(path: Path) -> bool:
     """Whether it begins as a model of ONNX does, and not with the header of safetensors."""
+    start = _start(path)
+    return start[:1] == b"\x08" and start[8:] != b"{"
+
+
+def _start(path: Path) -> bytes:
+    """As many bytes as tell formats apart; none of a file that cannot be read."""
     try:
         with path.open("rb") as file:
-            start = file.read(9)
+            return file.read(9)
     except OSError:
-        return False
-    return start[:1] == b"\x08" and start[8:] != b"{"
+        return b""
 
 
 def _onnx(path: Path) -> Opened:
@@ -75,6 +103,8 @@ def _onnx(path: Path) -> Opened:
     except Exception as error:  # whatever a damaged or foreign file makes the parser say
         line = (str(error).splitlines() or [""])[0][:SHOWN]
         raise BadInput(f"{str(path)!r} is no ONNX model that runs here: {line}") from error
+
+    _check_inputs(path, len(read.get_inputs()))
 
     def runs(images: Tensor, *, threads: int = 1, **_: Any) -> Mapping[str, Run | str]:
         # The file is no graph of ours: its own runtime alone knows it.

@@ -11,12 +11,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def alike(length: int, wanted: int) -> tuple[int, int] | None:
-    """Window and stride of an adaptive pool along one axis; None where its windows differ."""
+    """Window and stride of an adaptive pool along one axis; None where windows differ or repeat."""
     starts = [place * length // wanted for place in range(wanted)]
     ends = [-(-(place + 1) * length // wanted) for place in range(wanted)]
     windows = {end - start for start, end in zip(starts, ends, strict=True)}
     strides = {later - sooner for sooner, later in pairwise(starts)} or set(windows)
-    if len(windows) > 1 or len(strides) > 1:
+    if len(windows) > 1 or len(strides) > 1 or 0 in strides:
         return None
     return windows.pop(), strides.pop()
 

@@ -1,6 +1,8 @@
 """A sparse network on its way to others: made smaller, written to one file, and read back."""
 
 import copy
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -14,8 +16,9 @@ from sparsepath.deploy.artifact import save
 from sparsepath.deploy.compact import compact
 from sparsepath.deploy.export import export
 from sparsepath.deploy.onnx_file import label
-from sparsepath.deploy.opened import Opened, living, of_model, opened
+from sparsepath.deploy.opened import Opened, of_model, opened
 from sparsepath.deploy.runtimes import Run
+from sparsepath.deploy.sides import macs
 from sparsepath.deploy.target import free, writing
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
@@ -63,6 +66,15 @@ class Form:
         kind = "-int8" if self.int8 else "" if self.share is None else f"-share{self.share}"
         return f"{kind}{ENDINGS[self.format]}"
 
+    def check_name(self, path: Path) -> None:
+        """Refuse a name that promises another format."""
+        promised = {ending: kind for kind, ending in ENDINGS.items()}.get(path.suffix.lower())
+        if promised not in (None, self.format):
+            raise BadInput(
+                f"{str(path)!r} ends in {path.suffix.lower()}, and {self.format} was asked for: "
+                f"give --format {promised}, or a name in {ENDINGS[self.format]}."
+            )
+
 
 @dataclass(frozen=True)
 class Shipped:
@@ -93,19 +105,39 @@ def ship(
     numbers that weights share.
     """
     form, figures = form or Form(), dict(figures or {})
-    path = free(path, force=force)
+    path = free(replaceable(Path(path)), force=force)
+    form.check_name(path)
     small, notes = _compacted(model, example, form)
     small = _fewer_bits(small, form, train)
     if form.format == "artifact":
-        save(small, path, figures=figures, force=force)
+        save(small, path, figures={**figures, **_counted(small, example)}, force=force)
         return Shipped(path, opened(path), notes)
     if form.format == "onnx":
+        # Nobody knows the network that rounding to int8 makes but onnxruntime: it has no MACs here.
+        known = None if form.int8 else small
+        figures |= {} if known is None else _counted(known, example)
         _write_onnx(small, example, path, form=form, batches=calibration or [example], force=force)
         with writing(path):
             label(path, figures)
-        return Shipped(path, replace(opened(path), model=small, weights=living(small)), notes)
+        return Shipped(path, replace(opened(path), model=known), notes)
     export(small, example, path, format=form.format, force=force)
     return Shipped(path, FOREIGN[form.format](path, small), notes)
+
+
+def _counted(model: nn.Module, example: Tensor) -> Mapping[str, int]:
+    """The file's own figures, as far as they are known before it is written."""
+    try:
+        found = macs(model, example[:1])
+    except BadInput:  # whoever writes the file says what is wrong with it
+        found = None
+    return {} if found is None else {"macs": found}
+
+
+def replaceable(path: Path) -> Path:
+    """The path, unless a link, a pipe or a device is there: a rename would put a file instead."""
+    if os.path.lexists(path) and not path.is_dir() and not stat.S_ISREG(path.lstat().st_mode):
+        raise BadInput(f"{str(path)!r} is no regular file, and stays: choose another name.")
+    return path
 
 
 def _compacted(model: nn.Module, example: Tensor, form: Form) -> tuple[nn.Module, tuple[str, ...]]:

@@ -84,10 +84,7 @@ def sides(
     given = {batch: images[torch.arange(batch) % len(images)] for batch in batches}
     with threads_of_torch(effort.threads):
         runs = {
-            name: subject.opened.runs(
-                images[:2], names=effort.names, threads=effort.threads, tune=effort.tune
-            )
-            for name, subject in subjects.items()
+            name: _runs(subject.opened, images[:2], effort) for name, subject in subjects.items()
         }
         speeds = {batch: _speeds(runs, x, effort) for batch, x in given.items()}
     # Memory is compared in one runtime: our own, unless a file is only for another.
@@ -102,6 +99,23 @@ def sides(
         )
         for name, subject in subjects.items()
     }
+
+
+def _runs(network: Opened, images: Tensor, effort: Effort) -> Mapping[str, Run | str]:
+    """The network in every runtime; one that cannot be made says so, and the others stay."""
+    make = partial(network.runs, images, threads=effort.threads, tune=effort.tune)
+    try:
+        return make(names=effort.names)
+    except BadInput:
+        raise
+    except Exception:  # one of them: ask each by itself
+        made: dict[str, Run | str] = {}
+        for name in effort.names:
+            try:
+                made |= make(names=[name])
+            except Exception as error:
+                made[name] = f"fails ({type(error).__name__})"
+        return made
 
 
 def _speeds(

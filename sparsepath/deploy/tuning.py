@@ -25,6 +25,9 @@ NEAR = 1.2
 # A turn of short calls takes about so many seconds, and no more calls than that.
 TURN, MOST_CALLS = 1e-3, 50
 
+
+SHOWN = 80
+
 log = logging.getLogger("sparsepath")
 Work = Callable[[], object]
 
@@ -84,9 +87,10 @@ class Times:
             return {}
         try:
             content = read_json(self.path)
-            stamp = {key: content.get(key) for key in self._stamp}
-            if stamp != self._stamp:
-                raise BadInput(f"it is of {stamp}")
+            other = [key for key, own in self._stamp.items() if content.get(key) != own]
+            if other:
+                named = " and ".join(f"another {key}{_said(content.get(key))}" for key in other)
+                raise BadInput(f"it is of {named}.")
             return _checked(content.get("times"))
         except (BadInput, OSError) as error:
             if aloud:
@@ -116,6 +120,11 @@ class Times:
         except (BadInput, OSError) as error:
             log.warning("The tuning file is not kept: %s", error)
         self._new = False
+
+
+def _said(value: object) -> str:
+    """What a file says of itself, in brackets, if that is a short text."""
+    return f" ({value})" if isinstance(value, str) and len(value) <= SHOWN else ""
 
 
 def _checked(times: object) -> dict[str, dict[str, float]]:

@@ -1,30 +1,18 @@
 """Deploying a point of a run: written, loaded again, measured beside the dense network, noted."""
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sparsepath.deploy.artifact import save
 from sparsepath.deploy.opened import of_model
 from sparsepath.deploy.runtimes import NAMES, eager
 from sparsepath.deploy.ship import Form, Shipped, difference, ship
 from sparsepath.deploy.sides import Effort, Side, Subject, sides
-from sparsepath.deploy.tuning import machine
 from sparsepath.errors import BadInput
-from sparsepath.lab.deployment import (
-    Deployable,
-    Wish,
-    deployable,
-    finished_run,
-    keep_latency,
-    picked,
-)
-from sparsepath.lab.folders import Record
-
-ONE, MANY = 1, 64
-"""The batches that are measured: latency at one image, throughput at many."""
+from sparsepath.lab.deploy_record import MANY, ONE, figures_of, keep, latency, side_figures
+from sparsepath.lab.deploy_target import target
+from sparsepath.lab.deployment import Deployable, Wish, deployable, finished_run, picked
 
 
 @dataclass(frozen=True)
@@ -60,13 +48,10 @@ def deploy(
     try:
         point = picked(record, wish or Wish())
         number = point["index"] + 1
-        path = out or folder / f"point-{number:02d}{form.ending}"
-        if path.exists() and not path.is_dir() and not force:
-            raise BadInput(
-                f"{str(path)!r} exists: choose another with --out, or replace it with --force."
-            )
+        path = target(out or folder / f"point-{number:02d}{form.ending}", form, force=force)
         found = deployable(folder, record, point)
         dense_test = float(record["dense"]["test"])
+        tolerance = float(record["settings"]["tolerance"])
     except (KeyError, TypeError) as error:
         raise BadInput(
             f"The figures of the run in {str(folder)!r} are damaged ({type(error).__name__}: "
@@ -89,21 +74,32 @@ def deploy(
         both = _subjects(folder, found, made, form=form, scratch=Path(scratch))
         measured = sides(both, images, (ONE, MANY), effort)
     dense, deployed = measured["dense"], measured["deployed"]
-    notes = made.notes
+    test, far = found.test(own), difference(eager(found.sparse), own, images)
+    notes = (*made.notes, *_loss(dense_test - test, tolerance))
+    figures = figures_of(
+        point=number,
+        form=form,
+        threads=effort.threads,
+        difference=far,
+        dense=side_figures(dense, dense_test),
+        file=side_figures(deployed, test),
+    )
     try:
-        keep_latency(folder, point, latency(dense, deployed, effort, path.name))
+        keep(folder, path, figures, latency(dense, deployed, effort, path.name))
     except (BadInput, OSError) as error:  # the file is there, and worth more than the note of it
-        notes = (*notes, f"The run's figures stay without the latency: {error}")
+        notes = (*notes, f"The run's figures stay without what was measured: {error}")
     return Deployed(
-        path,
-        str(record["name"]),
-        number,
-        dense,
-        deployed,
-        difference(eager(found.sparse), own, images),
-        dense_test,
-        found.test(own),
-        notes,
+        path, str(record["name"]), number, dense, deployed, far, dense_test, test, notes
+    )
+
+
+def _loss(lost: float, tolerance: float) -> tuple[str, ...]:
+    """A warning where the file itself loses more than the run's points were allowed to."""
+    if lost <= tolerance + 1e-12:
+        return ()
+    return (
+        f"Warning: the file's test accuracy is {100 * lost:.2f} points below the dense network's, "
+        f"more than the run's tolerance of {100 * tolerance:.2f}.",
     )
 
 
@@ -120,28 +116,4 @@ def _subjects(
     return {
         "dense": Subject(of_model(found.dense), size, dense),
         "deployed": Subject(made.opened, made.path.stat().st_size, sparse),
-    }
-
-
-def latency(dense: Side, deployed: Side, effort: Effort, file: str) -> Mapping[str, Any]:
-    """For the record: each network in the runtime that is fastest for it."""
-    return {
-        "dense": _fastest(dense),
-        "sparse": _fastest(deployed),
-        "file": file,
-        "threads": effort.threads,
-        "machine": machine(),
-    }
-
-
-def _fastest(side: Side) -> Record | None:
-    one, many = side.fastest(ONE), side.fastest(MANY)
-    if one is None or many is None:
-        return None
-    return {
-        "runtime": one[0],
-        "p50": one[1].p50,
-        "p95": one[1].p95,
-        "throughput": many[1].throughput,
-        "throughput_runtime": many[0],
     }

@@ -14,10 +14,10 @@ from sparsepath.errors import BadInput
 from sparsepath.lab import models
 from sparsepath.lab.bench import digest_of
 from sparsepath.lab.data import Data, load, normalise
-from sparsepath.lab.folders import RESULTS, Record, claimed, gather, settings_of, sparsest
+from sparsepath.lab.folders import Record, gather, settings_of, sparsest
 from sparsepath.lab.settings import share
 from sparsepath.lab.weights import load_weights
-from sparsepath.storage import read_json, read_tensors, write_json
+from sparsepath.storage import read_tensors
 
 SHARED_STEPS, SHARED_BATCH, SHARED_RATE = 300, 64, 1e-4
 BEST = "best.sparsepath"
@@ -100,7 +100,7 @@ class Deployable:
     sparse: nn.Module
     data: Data
     figures: Mapping[str, Any]
-    """what a file should say of the point"""
+    """what a file should say of the point, known before the file is"""
 
     def images(self, count: int) -> Tensor:
         """The first images of the test, as the network takes them."""
@@ -160,8 +160,11 @@ def deployable(folder: Path, record: Record, point: Record) -> Deployable:
         "image_shape": list(data.image_shape),
         "mean": data.mean.tolist(),
         "std": data.std.tolist(),
-        "point": number,
-        **{name: point[name] for name in ("mu", "validation", "test", "sparsity", "macs")},
+        # The file may be rounded: these are figures of the point that it was made from.
+        "point": {
+            "number": number,
+            **{name: point[name] for name in ("mu", "validation", "test", "sparsity", "macs")},
+        },
     }
     return Deployable(
         network(folder / "dense.safetensors"),
@@ -169,13 +172,3 @@ def deployable(folder: Path, record: Record, point: Record) -> Deployable:
         data,
         json.loads(json.dumps(figures)),
     )
-
-
-def keep_latency(folder: Path, point: Record, latency: Mapping[str, Any]) -> None:
-    """Write what was measured of a point into the run's figures."""
-    with claimed(folder, settings_of(folder)):
-        record = read_json(folder / RESULTS)
-        for own in record["points"]:
-            if own["index"] == point["index"]:
-                own["latency"] = dict(latency)
-        write_json(folder / RESULTS, record)

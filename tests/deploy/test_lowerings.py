@@ -104,3 +104,11 @@ def test_what_the_lanes_do_not_know_goes_to_torch_alone(name):
     assert report.rows[0].method == "winograd2"
     assert {row.method for row in report.rows[1:]} & {"torch"}
     assert all(row.why for row in report.rows)
+
+
+def test_an_adaptive_pool_that_repeats_pixels_goes_to_torch():
+    pool = nn.Sequential(nn.Conv2d(1, 4, 1), nn.AdaptiveAvgPool2d(3)).eval()
+    images = torch.randn(2, 1, 1, 1)
+    with torch.no_grad():
+        wanted = pool(images)
+    torch.testing.assert_close(compile(pool, images, tune=False)(images), wanted)

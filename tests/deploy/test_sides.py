@@ -161,7 +161,7 @@ def test_a_foreign_onnx_file_is_refused(content, tmp_path):
 def test_other_files_and_folders_are_refused(tmp_path):
     with pytest.raises(BadInput, match="is a folder"):
         opened(tmp_path)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="There is no file"):
         opened(tmp_path / "missing.onnx")
     (tmp_path / "net").write_text("hello")
     with pytest.raises(BadInput, match="cannot be read as safetensors"):
@@ -180,3 +180,15 @@ def test_torch_has_as_many_threads_as_before_afterwards():
     effort = Effort(0.0, NAMES[1:2], memory=False, threads=before + 1)
     sides({"net": Subject(of_model(network()), 1)}, IMAGES, (1,), effort)
     assert torch.get_num_threads() == before
+
+
+def test_a_runtime_that_cannot_be_made_is_a_word():
+    def runs(images, *, names, **_):
+        if "sparsepath" in names:
+            raise ZeroDivisionError
+        return dict.fromkeys(names, lambda images: images)
+
+    subject = Subject(type(of_model(network()))(None, None, {}, runs), 1)
+    found = sides({"net": subject}, IMAGES, (1,), BRIEF)["net"].speeds[1]
+    assert found["sparsepath"] == "fails (ZeroDivisionError)"
+    assert isinstance(found["torch"], Speed)

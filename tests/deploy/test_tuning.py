@@ -256,3 +256,12 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def test_what_a_foreign_file_is_of_is_said_in_words(tmp_path, caplog):
+    path = written(tmp_path)
+    changed(path, torch="1.0", machine={"not": "a text"})
+    with caplog.at_level(logging.WARNING, "sparsepath"):
+        Times(tmp_path)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.endswith("made anew: it is of another torch (1.0) and another machine.")

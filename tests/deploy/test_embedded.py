@@ -350,7 +350,7 @@ def test_a_set_that_does_not_run_here_is_refused(program, tmp_path):
 
 @pytest.fixture
 def documented():
-    """The README's lines of C++ before and in a function, and the command that it says builds them."""
+    """The README's C++ before and in a function, and the command that it says builds them."""
     (lines,) = re.findall(r"```cpp\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
     before, within = lines.split("\n\n")
     (command,) = re.findall(r"// (g\+\+ .*)", before)

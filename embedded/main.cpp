@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "npy.h"
+#include "output.h"
 #include "sparsepath_infer.h"
 
 using namespace sparsepath::embedded;
@@ -14,11 +15,17 @@ namespace {
 
 const char USAGE[] =
     "usage: sparsepath-infer NET.sparsepath INPUT.npy [OUTPUT.npy] [--threads N] [--repeat N]";
+const char HELP[] =
+    "Runs a saved network on float32 images and prints the largest classes of each.\n"
+    "  OUTPUT.npy   keep all that the network gives here instead\n"
+    "  --threads N  share the work among N threads (1)\n"
+    "  --repeat N   run N times more and print the median latency\n";
 constexpr size_t SHOWN = 5;
 
 struct Arguments {
     std::vector<std::string> files;
     int threads = 1, repeat = 0;
+    bool help = false;
 };
 
 int count_after(int argc, char **argv, int at) {
@@ -37,13 +44,23 @@ Arguments arguments(int argc, char **argv) {
             given.threads = count_after(argc, argv, k++);
         else if (word == "--repeat")
             given.repeat = count_after(argc, argv, k++);
+        else if (word == "--help" || word == "-h")
+            given.help = true;
         else if (word.size() > 1 && word[0] == '-')
             throw BadInput("'" + word + "' is unknown; " + USAGE);
         else
             given.files.push_back(word);
     }
+    if (given.help) return given;
     if (given.files.size() < 2 || given.files.size() > 3) throw BadInput(USAGE);
     return given;
+}
+
+void check_single(const Network &network, const std::string &path) {
+    if (network.inputs() != 1 || network.outputs() != 1)
+        throw BadInput("'" + path + "' takes " + std::to_string(network.inputs()) + " and gives " +
+                       std::to_string(network.outputs()) +
+                       " tensors, and this program one of each; run it from C++ or Python.");
 }
 
 // The largest classes of every row, or what can be said of a tensor of another shape.
@@ -84,13 +101,18 @@ void measure(Network &network, const Tensor &x, int repeat) {
 int main(int argc, char **argv) {
     try {
         const Arguments given = arguments(argc, argv);
+        if (given.help) return std::printf("%s\n%s", USAGE, HELP) < 0;
+        const bool kept = given.files.size() == 3;
+        const std::string output =
+            kept ? output_file(given.files[2], {given.files[0], given.files[1]}) : "";
         Options options;
         options.threads = given.threads;
         Network network = load(given.files[0], options);
+        check_single(network, given.files[0]);
         const Tensor x = read_npy(given.files[1], options.limit);
         const Tensor y = network.run(x);
-        if (given.files.size() == 3)
-            write_npy(given.files[2], y);
+        if (kept)
+            write_npy(output, y);
         else
             print(y);
         if (given.repeat) measure(network, x, given.repeat);

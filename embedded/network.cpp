@@ -35,8 +35,13 @@ Network::Network(Network &&) noexcept = default;
 Network &Network::operator=(Network &&) noexcept = default;
 Network::~Network() = default;
 
-size_t Network::inputs() const { return parts_->graph.inputs; }
-size_t Network::outputs() const { return parts_->graph.outputs.size(); }
+Network::Parts &Network::parts() const {
+    if (!parts_) throw BadInput("This network was moved to another one; run that, or load the file again.");
+    return *parts_;
+}
+
+size_t Network::inputs() const { return parts().graph.inputs; }
+size_t Network::outputs() const { return parts().graph.outputs.size(); }
 
 Tensor Network::run(const Tensor &input) {
     if (outputs() != 1)
@@ -46,13 +51,14 @@ Tensor Network::run(const Tensor &input) {
 }
 
 std::vector<Tensor> Network::run(const std::vector<Tensor> &inputs) {
-    const Graph &graph = parts_->graph;
-    Machine &machine = parts_->machine;
+    Parts &own = parts();
+    const Graph &graph = own.graph;
+    Machine &machine = own.machine;
     if (inputs.size() != graph.inputs)
         throw BadInput("The network takes " + std::to_string(graph.inputs) + " inputs, not " +
                        std::to_string(inputs.size()) + ".");
     std::vector<Value> values(graph.values);
-    for (size_t k = 0; k < inputs.size(); k++) values[k] = parts_->entered(inputs[k]);
+    for (size_t k = 0; k < inputs.size(); k++) values[k] = own.entered(inputs[k]);
     machine.prepare(inputs.empty() || inputs[0].shape.empty() ? 1 : inputs[0].shape[0]);
     for (size_t k = 0; k < graph.nodes.size(); k++) {
         const Node &node = graph.nodes[k];
@@ -65,10 +71,10 @@ std::vector<Tensor> Network::run(const std::vector<Tensor> &inputs) {
                            ") " + error.what() + ".");
         }
         for (int value : node.inputs)
-            if (parts_->last[value] == int(k)) values[value] = Value();
+            if (own.last[value] == int(k)) values[value] = Value();
     }
     std::vector<Tensor> given;
-    for (int value : graph.outputs) given.push_back(parts_->left(values[value]));
+    for (int value : graph.outputs) given.push_back(own.left(values[value]));
     return given;
 }
 

@@ -1,11 +1,11 @@
 // The .npy format, versions 1 to 3, in C order.
 #include "npy.h"
 
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "output.h"
 #include "safetensors.h"
 
 namespace sparsepath::embedded {
@@ -82,15 +82,7 @@ void write_npy(const std::string &path, const Tensor &tensor) {
     header += std::string(63 - (10 + header.size()) % 64, ' ') + "\n";
     const std::string begin =
         MAGIC + '\x01' + '\0' + char(header.size() & 255) + char(header.size() >> 8) + header;
-    const std::string part = path + ".part";
-    std::ofstream file(part, std::ios::binary);
-    file.write(begin.data(), std::streamsize(begin.size()));
-    file.write(reinterpret_cast<const char *>(tensor.data.data()), std::streamsize(tensor.data.size() * 4));
-    file.close();
-    if (!file || std::rename(part.c_str(), path.c_str()) != 0) {
-        std::remove(part.c_str());
-        throw BadInput("'" + path + "' cannot be written; make room or choose another place.");
-    }
+    write_whole(path, {begin, {reinterpret_cast<const char *>(tensor.data.data()), 4 * tensor.data.size()}});
 }
 
 }  // namespace sparsepath::embedded

@@ -48,6 +48,8 @@ class Network {
     ~Network();
 
   private:
+    Parts &parts() const;  // BadInput where they were moved to another network
+
     std::unique_ptr<Parts> parts_;
 };
 

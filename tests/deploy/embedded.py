@@ -28,16 +28,18 @@ BUILDS = {
 
 
 def built(temporary, name):
-    """The folder of a build; whoever comes first makes it."""
+    """The folder of a build, spaces in its name and its sources'; whoever comes first makes it."""
     shared = temporary.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    folder = shared / f"embedded-{name}"
+    folder = shared / f"the {name} build"
     with (shared / f"embedded-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "sparsepath-infer").exists():
             environment = {**os.environ, "JOBS": "2", **BUILDS[name]}
-            _done([FOLDER / "build", folder], environment)
+            sources = shared / f"the {name} sources"
+            sources.symlink_to(FOLDER.parent)
+            _done([sources / FOLDER.name / "build", folder], environment)
     return folder
 
 

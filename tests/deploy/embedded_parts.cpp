@@ -1,6 +1,6 @@
 // Shows the parts that the embedded program has of its own, for tests to hold against Python's.
 //
-//     parts sha256|json|inflate FILE [SIZE]
+//     parts sha256|json|inflate|moved FILE [SIZE]
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -40,6 +40,25 @@ static void show(const Json &json) {
     }
 }
 
+// What each use of a network says after another took it over.
+static void show_moved(const std::string &path) {
+    Network network = load(path);
+    const Network other = std::move(network);
+    const auto say = [](auto &&use) {
+        try {
+            use();
+            std::printf("nothing\n");
+        } catch (const BadInput &error) {
+            std::printf("%s\n", error.what());
+        }
+    };
+    say([&] { network.inputs(); });
+    say([&] { network.outputs(); });
+    say([&] { network.run(Tensor{}); });
+    say([&] { network.run(std::vector<Tensor>{}); });
+    std::printf("%zu %zu\n", other.inputs(), other.outputs());
+}
+
 int main(int argc, char **argv) {
     const std::string what = argv[1];
     std::ifstream file(argv[2], std::ios::binary);
@@ -47,6 +66,7 @@ int main(int argc, char **argv) {
     try {
         if (what == "sha256") std::printf("%s", sha256(content.data(), content.size()).c_str());
         if (what == "json") show(Json::parse(content));
+        if (what == "moved") show_moved(argv[2]);
         if (what == "inflate" && argc == 4) {
             const auto *stream = reinterpret_cast<const uint8_t *>(content.data());
             const auto bytes = inflated(stream, content.size(), std::strtoull(argv[3], nullptr, 10));

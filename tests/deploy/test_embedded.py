@@ -1,6 +1,8 @@
 """The C++ program: what it gives is what the network gives, on either processor."""
 
+import re
 import shutil
+import subprocess
 from math import inf
 
 import numpy
@@ -341,6 +343,39 @@ def test_a_set_that_does_not_run_here_is_refused(program, tmp_path):
     save(network("cnn"), tmp_path / "net")
     said = refused(program, tmp_path / "net", tmp_path / "net", SPARSEPATH_ISA="mmx")
     assert "'mmx'" in said
+
+
+# ---- the library, as the README says
+
+
+@pytest.fixture
+def documented():
+    """The README's C++ before and in a function, and the command that it says builds them."""
+    (lines,) = re.findall(r"```cpp\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    before, within = lines.split("\n\n")
+    (command,) = re.findall(r"// (g\+\+ .*)", before)
+    return before, within, command
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="the README builds with g++")
+def test_the_library_works_as_the_readme_says(program, tmp_path, documented):
+    before, within, command = documented
+    model, x = lively(network("cnn")), images(1)
+    save(model, tmp_path / "net.sparsepath")
+    (tmp_path / "embedded").symlink_to(FOLDER)
+    (tmp_path / "build").symlink_to(program[0].parent)
+    pixels = ", ".join(map(repr, x.flatten().tolist()))
+    (tmp_path / "my.cpp").write_text(
+        f"#include <cstdio>\n{before}\nint main() {{\n"
+        f"const std::vector<float> pixels = {{{pixels.replace(',', 'f,')}f}};\n{within}"
+        'for (float value : y.data) std::printf("%.9g\\n", value);\n}\n'
+    )
+    subprocess.run(command.split(), cwd=tmp_path, check=True)
+    given = subprocess.run([tmp_path / "a.out"], cwd=tmp_path, capture_output=True, text=True)
+    assert given.returncode == 0, given.stderr
+    with torch.no_grad():
+        wanted = model(x).flatten()
+    torch.testing.assert_close(torch.tensor([*map(float, given.stdout.split())]), wanted)
 
 
 def test_the_graph_it_reads_is_the_captured_one():

@@ -28,6 +28,7 @@ from sparsepath.metrics import evaluating
 from sparsepath.storage import write_atomically, write_tensors
 
 TOLERANCE = 1e-4
+SUFFIXES = {".onnx": "onnx", ".pt2": "pt2", ".safetensors": "state-dict"}
 Run = Callable[..., Any]
 Write = Callable[[Path], None]
 
@@ -51,17 +52,19 @@ def export(
     example: Tensor | Sequence[Tensor],
     path: str | Path,
     *,
-    format: str = "onnx",
+    format: str | None = None,
     force: bool = False,
 ) -> Exported:
     """Write the model in eval mode as "onnx", "pt2" or "state-dict", for any size of batch.
 
+    The format is that of the path's suffix, .onnx, .pt2 or .safetensors, which a `format` given
+    may not contradict.
     The file is read back and run on the example before it takes its name; one that differs by more
     than 1e-4 of the largest output is not written.
     """
     inputs = (example,) if isinstance(example, Tensor) else tuple(example)
-    if format not in FORMATS:
-        raise BadInput(f"There is no format {format!r}; choose one of {', '.join(FORMATS)}.")
+    path = Path(path)
+    format = _chosen(format, path)
     path = free(path, force=force)
     with evaluating(model):
         content, run = FORMATS[format](model, inputs)
@@ -75,6 +78,23 @@ def export(
     with writing(path):
         content(path)
     return Exported(path, format, difference)
+
+
+def _chosen(format: str | None, path: Path) -> str:
+    if format is not None and format not in FORMATS:
+        raise BadInput(f"There is no format {format!r}; choose one of {', '.join(FORMATS)}.")
+    told = SUFFIXES.get(path.suffix.lower())
+    if format is None and told is None:
+        raise BadInput(
+            f"{path.name!r} does not tell its format: end it in {', '.join(SUFFIXES)}, or give "
+            f"format as one of {', '.join(FORMATS)}."
+        )
+    if format is not None and told not in (None, format):
+        raise BadInput(
+            f"{path.name!r} is named as {told} and format says {format!r}: "
+            "change one of them, or leave format out."
+        )
+    return format or str(told)
 
 
 Format = Callable[[nn.Module, Sequence[Tensor]], tuple[Write, Run]]

@@ -112,6 +112,20 @@ def test_a_state_dict_is_a_plain_file_of_weights(tmp_path):
     assert f"state-dict, {made.path.stat().st_size:,} bytes" in str(made)
 
 
+@pytest.mark.parametrize(
+    ("name", "format"), [("net.pt2", "pt2"), ("net.safetensors", "state-dict"), ("a.PT2", "pt2")]
+)
+def test_the_suffix_tells_the_format(name, format, tmp_path):
+    model = nn.Conv2d(3, 4, 3)
+    made = export(model, IMAGES, tmp_path / name)
+    assert made.format == format
+    if format == "pt2":
+        with torch.no_grad():
+            close(torch.export.load(made.path).module()(IMAGES), model(IMAGES))
+    else:
+        assert set(read_tensors(made.path)[0]) == {"weight", "bias"}
+
+
 class Restless(nn.Module):
     def forward(self, x):
         return x + torch.rand(())
@@ -121,6 +135,10 @@ class Restless(nn.Module):
     ("model", "options", "says"),
     [
         (nn.ReLU(), {"format": "tflite"}, "no format 'tflite'; choose one of onnx, pt2, state"),
+        (nn.ReLU(), {}, "'net' does not tell its format: end it in .onnx, .pt2, .safetensors, or"),
+        (nn.ReLU(), {"path": "net.sparsepath"}, "'net.sparsepath' does not tell its format"),
+        (nn.ReLU(), {"path": "a.onnx", "format": "pt2"}, "'a.onnx' is named as onnx and format"),
+        (nn.ReLU(), {"path": "a.pt2", "format": "state-dict"}, "is named as pt2 and format says"),
         (Restless(), {"format": "state-dict"}, "nothing was written"),
         (nn.ReLU(), {"format": "state-dict", "path": "old"}, "exists: choose another name"),
     ],

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from sparsepath.deploy.export import Exported, export
 from sparsepath.deploy.levels import HIGHEST, Levels
 from sparsepath.deploy.target import free, writing
-from sparsepath.deploy.weights import weights_of
+from sparsepath.deploy.weights import refuse_computed, weights_of
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
 from sparsepath.storage import write_atomically
@@ -35,6 +35,7 @@ def int8_weights(model: nn.Module) -> nn.Module:
     for name, weight in weights_of(model).items():
         if weight.dtype != torch.float32:
             raise BadInput(f"{name!r} is {weight.dtype}: int8 stands for float32, call float().")
+    refuse_computed(model)
     made = copy.deepcopy(model)
     with torch.no_grad():
         for weight in weights_of(made).values():

@@ -9,8 +9,10 @@ rest.
 import importlib.util
 import inspect
 import io
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,18 +147,36 @@ def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
 
 def _by_dynamo(model: nn.Module, inputs: Sequence[Tensor], why: str) -> bytes:
     if importlib.util.find_spec("onnxscript") is None:
-        raise BadInput(f"{why}: install onnxscript, whose exporter may know one.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = torch.onnx.export(
-            model,
-            tuple(inputs),
-            dynamo=True,
-            dynamic_shapes=_open_batch(model, inputs),
-            verbose=False,
+        raise BadInput(
+            f"{why}: install onnxscript, whose exporter may know one, by "
+            "pip install 'sparsepath[onnx]'."
         )
+    try:
+        with quiet():
+            made = torch.onnx.export(
+                model,
+                tuple(inputs),
+                dynamo=True,
+                dynamic_shapes=_open_batch(model, inputs),
+                verbose=False,
+            )
+    except Exception as error:  # whatever torch.export finds in a user's model
+        raise BadInput(f"{why}, and torch's own exporter cannot take it either.") from error
     assert made is not None
     return bytes(made.model_proto.SerializeToString())
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without advice of other packages about what a user cannot change."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _open_batch(model: nn.Module, inputs: Sequence[Tensor]) -> Any:

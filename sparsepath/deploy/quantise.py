@@ -5,11 +5,8 @@ pruned stays pruned.
 """
 
 import copy
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from sparsepath.deploy.export import Exported, export
+from sparsepath.deploy.export import Exported, export, quiet
 from sparsepath.deploy.levels import HIGHEST, Levels
 from sparsepath.deploy.target import free, writing
 from sparsepath.deploy.weights import refuse_computed, weights_of
@@ -81,7 +78,7 @@ def int8_onnx(
         plain, small = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
         export(model, batches[0], plain)
         name = onnx.load(plain).graph.input[0].name
-        with _quiet():
+        with quiet():
             quantization.quantize_static(
                 plain,
                 small,
@@ -144,19 +141,6 @@ class _Reader:
     def get_next(self) -> dict[str, Any] | None:
         """The next batch, or None after the last."""
         return self._left.pop() if self._left else None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without advice about models that are not prepared in its own way."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _arrays(onnx: Any, path: Path) -> dict[str, Any]:

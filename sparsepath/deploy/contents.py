@@ -8,12 +8,13 @@ from sparsepath.deploy.codes import PLAIN, VALUES
 from sparsepath.deploy.graph_json import encoded
 from sparsepath.deploy.manifest import FORMAT, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.packing import KINDS, WHERE
+from sparsepath.deploy.target import named
 from sparsepath.storage import tensor_sizes
 
 
 def contents(path: str | Path) -> str:
     """The text of `sparsepath inspect`: architecture, arrays with their bytes, and figures."""
-    path = Path(path)
+    path = named(path)
     manifest = read_manifest(path)
     with refusing(path):
         return _shown("\n".join(_lines(path, manifest)))

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import mapped
+from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.onnx_file import runner, session
-from sparsepath.deploy.target import free, writing
+from sparsepath.deploy.target import free, named, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
 from sparsepath.storage import write_atomically, write_tensors
@@ -64,8 +65,12 @@ def export(
     The file is read back and run on the example before it takes its name; one that differs by more
     than 1e-4 of the largest output is not written.
     """
-    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
-    path = Path(path)
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"export() takes a torch module, not {type(model).__name__}.")
+    inputs = given_tensors(example)
+    if odd := [type(x).__name__ for x in inputs if not isinstance(x, Tensor) or not x.numel()]:
+        raise BadInput(f"The example must hold tensors of at least one image, not {odd[0]}.")
+    path = named(path)
     format = _chosen(format, path)
     path = free(path, force=force)
     with evaluating(model):

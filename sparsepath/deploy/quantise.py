@@ -110,6 +110,8 @@ def int8_onnx(
 
 def _checked(model: nn.Module, calibration: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """The batches, once the model has run each shape of them."""
+    if not isinstance(calibration, Tensor | Sequence):
+        raise BadInput(f"Calibration needs batches as tensors, not {type(calibration).__name__}.")
     batches = [calibration] if isinstance(calibration, Tensor) else list(calibration)
     images = [batch for batch in batches if isinstance(batch, Tensor) and batch.dim()]
     if len(images) != len(batches) or not sum(len(batch) for batch in images):
@@ -118,6 +120,11 @@ def _checked(model: nn.Module, calibration: Tensor | Sequence[Tensor]) -> list[T
             f"{len(batches)} batches were given, {len(images)} of them tensors."
         )
     batches = [batch.detach().cpu() for batch in images if len(batch)]
+    for number, batch in enumerate(batches):
+        if not bool(batch.isfinite().all()):
+            raise BadInput(
+                f"Calibration batch {number} holds numbers that are not finite: leave them out."
+            )
     shapes = {tuple(batch.shape[1:]): batch for batch in batches}
     for shape, batch in shapes.items():
         try:

@@ -1,7 +1,7 @@
 """Weights of 8 bits: as levels for our own file, or with the activations too, for onnxruntime.
 
-Both are symmetric, with a scale for each output channel, so that level 0 is exactly zero: what was
-pruned stays pruned.
+Both are symmetric, with a scale for each channel, so that level 0 is exactly zero: what was pruned
+stays pruned.
 """
 
 import copy
@@ -26,8 +26,9 @@ from sparsepath.storage import write_atomically
 def int8_weights(model: nn.Module) -> nn.Module:
     """A copy of the model whose weights are levels of -127 to 127 times a scale, in float32.
 
-    Each slice of a weight's first axis, an output channel, has its own scale. `save` finds the
-    levels by itself and stores a byte for each, or less.
+    Each slice of a weight's first axis has its own scale: an output channel, or of a transposed
+    convolution an input channel, since that is what a file holds. `save` finds the levels by
+    itself and stores a byte for each, or less.
     """
     for name, weight in weights_of(model).items():
         if weight.dtype != torch.float32:

@@ -77,7 +77,25 @@ def write_tensors(
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
-    write_atomically(path, lambda neighbour: save_file(plain, neighbour, dict(header)))
+
+    def write(neighbour: Path) -> None:
+        save_file(plain, neighbour, dict(header))
+        _sort_header(neighbour)
+
+    write_atomically(path, write)
+
+
+def _sort_header(path: Path) -> None:
+    """Put the texts of a safetensors header in order: the library leaves them in a random one."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        content = json.loads(file.read(length))
+        if "__metadata__" in content:
+            content["__metadata__"] = dict(sorted(content["__metadata__"].items()))
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+        assert len(text) <= length, "the same content in another order is no longer"
+        file.seek(8)
+        file.write(text.ljust(length))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

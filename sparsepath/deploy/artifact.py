@@ -17,7 +17,7 @@ from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.manifest import TYPES, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.network import GraphNetwork
 from sparsepath.deploy.packing import DENSE, KINDS, MASK, Packed, bits, booleans, pack, unpack
-from sparsepath.deploy.target import free, writing
+from sparsepath.deploy.target import free, named, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
 from sparsepath.storage import read_tensors, write_tensors
@@ -131,7 +131,7 @@ def load(path: str | Path, *, factories: Factories | None = None, limit: int = L
     Everything is checked before anything is built. A file that names a factory needs that one in
     `factories`; one whose arrays would take more than `limit` bytes of memory is refused.
     """
-    path = Path(path)
+    path = named(path)
     manifest = read_manifest(path)
     make = _chosen(path, manifest, factories or {})
     size = sum(entry.nbytes for entry in (*manifest.arrays.values(), *manifest.support.values()))

@@ -17,7 +17,8 @@ from sparsepath.deploy import reference
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.graph import Graph, Node, mapped
-from sparsepath.deploy.layers import LAYERS
+from sparsepath.deploy.inputs import given_tensors
+from sparsepath.deploy.layers import LAYERS, Layer
 from sparsepath.deploy.network import GraphNetwork
 from sparsepath.deploy.shrink import shrunk
 from sparsepath.deploy.survivors import Survivors, survivors
@@ -70,7 +71,7 @@ def compact(
     """
     if not isinstance(model, nn.Module):
         raise BadInput(f"compact() takes a torch module, not {type(model).__name__}.")
-    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
+    inputs = given_tensors(example)
     checked_count("multiple", multiple)
     with evaluating(model):
         wanted = _output(model, inputs)
@@ -191,8 +192,8 @@ def _bound(dtype: torch.dtype, largest: float) -> float:
 
 def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
     empty = [
-        f"  {name} was pruned to nothing: {int(fate.kept[name].sum())} zero channel(s) stay."
-        for name in fate.layers
+        f"  {_end(layer, name)}: {int(fate.kept[name].sum())} zero channel(s) stay."
+        for name, layer in fate.layers.items()
         if not fate.needed[name].any()
     ]
     opaque = [
@@ -201,6 +202,14 @@ def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
         if node.op == "torch" or (node.op in LAYERS and node.name not in fate.layers)
     ]
     return (*empty, *opaque)
+
+
+def _end(layer: Layer, name: str) -> str:
+    return (
+        f"no output depends on {name}"
+        if bool(layer.alive.any())
+        else f"{name} was pruned to nothing"
+    )
 
 
 def _why(node: Node) -> str:

@@ -8,13 +8,14 @@ from sparsepath.deploy.codes import PLAIN, VALUES
 from sparsepath.deploy.manifest import FORMAT, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.opened import check_file, looks_like_onnx
 from sparsepath.deploy.packing import KINDS, WHERE
+from sparsepath.deploy.target import named
 from sparsepath.errors import BadInput
 from sparsepath.storage import tensor_sizes
 
 
 def contents(path: str | Path) -> str:
     """The text of `sparsepath inspect`: architecture, arrays with their bytes, and figures."""
-    path = Path(path)
+    path = named(path)
     check_file(path)
     if looks_like_onnx(path):
         raise BadInput(f"{str(path)!r} is an ONNX model: give an artifact of sparsepath.")

@@ -9,8 +9,10 @@ rest.
 import importlib.util
 import inspect
 import io
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,15 @@ from torch import Tensor, nn
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import mapped
+from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.onnx_file import runner, session
-from sparsepath.deploy.target import free, writing
+from sparsepath.deploy.target import free, named, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
 from sparsepath.storage import write_atomically, write_tensors
 
 TOLERANCE = 1e-4
+SUFFIXES = {".onnx": "onnx", ".pt2": "pt2", ".safetensors": "state-dict"}
 Run = Callable[..., Any]
 Write = Callable[[Path], None]
 
@@ -51,17 +55,23 @@ def export(
     example: Tensor | Sequence[Tensor],
     path: str | Path,
     *,
-    format: str = "onnx",
+    format: str | None = None,
     force: bool = False,
 ) -> Exported:
     """Write the model in eval mode as "onnx", "pt2" or "state-dict", for any size of batch.
 
+    The format is that of the path's suffix, .onnx, .pt2 or .safetensors, which a `format` given
+    may not contradict.
     The file is read back and run on the example before it takes its name; one that differs by more
     than 1e-4 of the largest output is not written.
     """
-    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
-    if format not in FORMATS:
-        raise BadInput(f"There is no format {format!r}; choose one of {', '.join(FORMATS)}.")
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"export() takes a torch module, not {type(model).__name__}.")
+    inputs = given_tensors(example)
+    if odd := [type(x).__name__ for x in inputs if not isinstance(x, Tensor) or not x.numel()]:
+        raise BadInput(f"The example must hold tensors of at least one image, not {odd[0]}.")
+    path = named(path)
+    format = _chosen(format, path)
     path = free(path, force=force)
     with evaluating(model):
         content, run = FORMATS[format](model, inputs)
@@ -75,6 +85,23 @@ def export(
     with writing(path):
         content(path)
     return Exported(path, format, difference)
+
+
+def _chosen(format: str | None, path: Path) -> str:
+    if format is not None and format not in FORMATS:
+        raise BadInput(f"There is no format {format!r}; choose one of {', '.join(FORMATS)}.")
+    told = SUFFIXES.get(path.suffix.lower())
+    if format is None and told is None:
+        raise BadInput(
+            f"{path.name!r} does not tell its format: end it in {', '.join(SUFFIXES)}, or give "
+            f"format as one of {', '.join(FORMATS)}."
+        )
+    if format is not None and told not in (None, format):
+        raise BadInput(
+            f"{path.name!r} is named as {told} and format says {format!r}: "
+            "change one of them, or leave format out."
+        )
+    return format or str(told)
 
 
 Format = Callable[[nn.Module, Sequence[Tensor]], tuple[Write, Run]]
@@ -125,18 +152,36 @@ def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
 
 def _by_dynamo(model: nn.Module, inputs: Sequence[Tensor], why: str) -> bytes:
     if importlib.util.find_spec("onnxscript") is None:
-        raise BadInput(f"{why}: install onnxscript, whose exporter may know one.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = torch.onnx.export(
-            model,
-            tuple(inputs),
-            dynamo=True,
-            dynamic_shapes=_open_batch(model, inputs),
-            verbose=False,
+        raise BadInput(
+            f"{why}: install onnxscript, whose exporter may know one, by "
+            "pip install 'sparsepath[onnx]'."
         )
+    try:
+        with quiet():
+            made = torch.onnx.export(
+                model,
+                tuple(inputs),
+                dynamo=True,
+                dynamic_shapes=_open_batch(model, inputs),
+                verbose=False,
+            )
+    except Exception as error:  # whatever torch.export finds in a user's model
+        raise BadInput(f"{why}, and torch's own exporter cannot take it either.") from error
     assert made is not None
     return bytes(made.model_proto.SerializeToString())
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without advice of other packages about what a user cannot change."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _open_batch(model: nn.Module, inputs: Sequence[Tensor]) -> Any:

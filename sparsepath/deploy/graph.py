@@ -20,6 +20,14 @@ class Value:
     name: str
 
 
+@dataclass(frozen=True)
+class Array:
+    """An array of a node's own, by name, where a call takes it."""
+
+    name: str
+    learned: bool
+
+
 def mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
     """The same tuples, lists, dicts and slices with every leaf replaced."""
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
@@ -44,26 +52,42 @@ def values_in(structure: Any) -> tuple[Value, ...]:
 
 @dataclass(frozen=True)
 class Call:
-    """A piece that only torch can run: a function and its arguments, with values still to come."""
+    """A piece that only torch can run: a function and its arguments.
+
+    Values among them are still to come, and arrays are the node's, which may train and move.
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     why: str
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, arrays: Arrays) -> Any:
         """The function's result, its values replaced by `inputs` in the order of `values_in`."""
         given = dict(zip(self.values, inputs, strict=True))
-        filled = mapped(
-            (self.arguments, dict(self.keywords)),
-            lambda leaf: given[leaf] if isinstance(leaf, Value) else leaf,
-        )
+
+        def fill(leaf: Any) -> Any:
+            if isinstance(leaf, Array):
+                return arrays[leaf.name]
+            return given[leaf] if isinstance(leaf, Value) else leaf
+
+        filled = mapped((self.arguments, dict(self.keywords)), fill)
         return self.function(*filled[0], **filled[1])
 
     @property
     def values(self) -> tuple[Value, ...]:
         """The values it reads."""
         return values_in((self.arguments, dict(self.keywords)))
+
+    @property
+    def learned(self) -> frozenset[str]:
+        """The names of its arrays that are parameters."""
+        found: set[str] = set()
+        mapped(
+            (self.arguments, dict(self.keywords)),
+            lambda x: found.add(x.name) if isinstance(x, Array) and x.learned else None,
+        )
+        return frozenset(found)
 
 
 @dataclass(frozen=True, eq=False)

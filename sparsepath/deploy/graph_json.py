@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from sparsepath.deploy.arguments import refuse_impossible
 from sparsepath.deploy.graph import Arrays, Graph, Node, Value
 from sparsepath.deploy.network import NAMES
 from sparsepath.deploy.operations import ELEMENTWISE, FUSED, OPERATIONS
@@ -84,6 +85,7 @@ def _refuse_misuse(node: Node) -> None:
         signature.bind(*node.inputs, **{**attributes, **node.arrays})
     except TypeError as error:
         raise BadInput(f"{node.name!r} does not fit {node.op!r} ({error})") from error
+    refuse_impossible(node)
 
 
 def _holds_value(x: Any) -> bool:

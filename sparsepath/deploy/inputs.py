@@ -28,14 +28,20 @@ def checked_model(model: object) -> None:
             )
 
 
-def checked_example(example: object) -> tuple[Tensor, ...]:
-    """The tensors of an example, at least one image of each."""
+def given_tensors(example: object) -> tuple[Any, ...]:
+    """What an example holds: one tensor, or several in a tuple or list."""
     inputs = (example,) if isinstance(example, Tensor) else example
     if not isinstance(inputs, Sequence) or not inputs:
         raise BadInput(
             f"The example must be a tensor or several in a tuple, not {type(example).__name__}."
         )
-    checked_inputs(tuple(inputs), None)
+    return tuple(inputs)
+
+
+def checked_example(example: object) -> tuple[Tensor, ...]:
+    """The tensors of an example, at least one image of each."""
+    inputs = given_tensors(example)
+    checked_inputs(inputs, None)
     for tensor in inputs:
         if tensor.numel() == 0:
             raise BadInput(

@@ -38,10 +38,10 @@ class Part(nn.Module):
             name += "_"
         return name
 
-    def hold(self, name: str, array: Tensor) -> str:
+    def hold(self, name: str, array: Tensor, *, learned: bool) -> str:
         """Register an array as a parameter, or as a buffer if it is not learned."""
         place = self.free(NAMES.get(name, name))
-        if name in LEARNED and array.is_floating_point():
+        if learned and array.is_floating_point():
             self.register_parameter(place, nn.Parameter(array.detach()))
         else:
             self.register_buffer(place, array.detach())
@@ -63,15 +63,18 @@ class GraphNetwork(Part):
         known: dict[int, tuple[Part, str]] = {}
         for node in graph:
             part: Part = self
-            if node.arrays or isinstance(getattr(node.call, "function", None), nn.Module):
+            function = None if node.call is None else node.call.function
+            foreign = isinstance(function, nn.Module) and function not in self.modules()
+            if node.arrays or foreign:
                 for piece in node.name.split("."):
                     part = part.below(piece)
             for name, array in node.arrays.items():
                 if id(array) not in known:
-                    known[id(array)] = part, part.hold(name, array)
+                    learned = name in (LEARNED if node.call is None else node.call.learned)
+                    known[id(array)] = part, part.hold(name, array, learned=learned)
                 self._homes.setdefault(node.name, {})[name] = known[id(array)]
-            if node.call is not None and isinstance(node.call.function, nn.Module):
-                part.add_module(part.free("module"), node.call.function)
+            if isinstance(function, nn.Module) and foreign:
+                part.add_module(part.free("module"), function)
         self.eval()
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -92,8 +95,6 @@ class GraphNetwork(Part):
         return replace(self._graph, nodes=tuple(map(filled, self._graph)))
 
     def _step(self, node: Node, *inputs: Any) -> Any:
-        if node.call is not None:
-            return node.call(*inputs)
         homes = self._homes.get(node.name, {})
         arrays = {name: getattr(*home) for name, home in homes.items()}
         if self.training and node.op == "batch_norm":

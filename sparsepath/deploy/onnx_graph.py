@@ -61,7 +61,8 @@ def onnx_model(
     model = _Model()
     for node in graph:
         if node.op not in WRITERS:
-            raise Inexpressible(f"{node.name!r} ({node.op}) has no translation to ONNX")
+            why = f" ({node.op})" if node.call is None else f", since {node.call.why},"
+            raise Inexpressible(f"{node.name!r}{why} has no translation to ONNX")
         name = WRITERS[node.op](model, node, node.name if not _fused(node) else f"{node.name}:own")
         if _fused(node):
             _write_fused(model, node, name)

@@ -256,7 +256,7 @@ FUSED = ("activation", "pool")
 def run_node(node: Node, *inputs: Any) -> Result:
     """What a node gives for these inputs."""
     if node.call is not None:
-        return node.call(*inputs)
+        return node.call(*inputs, arrays=node.arrays)
     attributes = {key: value for key, value in node.attributes.items() if key not in FUSED}
     result = OPERATIONS[node.op](*inputs, **node.arrays, **attributes)
     return run_fused(node, result)

@@ -1,15 +1,12 @@
 """Weights of 8 bits: as levels for our own file, or with the activations too, for onnxruntime.
 
-Both are symmetric, with a scale for each output channel, so that level 0 is exactly zero: what was
-pruned stays pruned.
+Both are symmetric, with a scale for each channel, so that level 0 is exactly zero: what was pruned
+stays pruned.
 """
 
 import copy
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +14,10 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from sparsepath.deploy.export import Exported, export
+from sparsepath.deploy.export import Exported, export, quiet
 from sparsepath.deploy.levels import HIGHEST, Levels
 from sparsepath.deploy.target import free, writing
-from sparsepath.deploy.weights import weights_of
+from sparsepath.deploy.weights import refuse_computed, weights_of
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
 from sparsepath.storage import write_atomically
@@ -29,12 +26,14 @@ from sparsepath.storage import write_atomically
 def int8_weights(model: nn.Module) -> nn.Module:
     """A copy of the model whose weights are levels of -127 to 127 times a scale, in float32.
 
-    Each slice of a weight's first axis, an output channel, has its own scale. `save` finds the
-    levels by itself and stores a byte for each, or less.
+    Each slice of a weight's first axis has its own scale: an output channel, or of a transposed
+    convolution an input channel, since that is what a file holds. `save` finds the levels by
+    itself and stores a byte for each, or less.
     """
     for name, weight in weights_of(model).items():
         if weight.dtype != torch.float32:
             raise BadInput(f"{name!r} is {weight.dtype}: int8 stands for float32, call float().")
+    refuse_computed(model)
     made = copy.deepcopy(model)
     with torch.no_grad():
         for weight in weights_of(made).values():
@@ -80,7 +79,7 @@ def int8_onnx(
         plain, small = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
         export(model, batches[0], plain)
         name = onnx.load(plain).graph.input[0].name
-        with _quiet():
+        with quiet():
             quantization.quantize_static(
                 plain,
                 small,
@@ -112,6 +111,8 @@ def int8_onnx(
 
 def _checked(model: nn.Module, calibration: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """The batches, once the model has run each shape of them."""
+    if not isinstance(calibration, Tensor | Sequence):
+        raise BadInput(f"Calibration needs batches as tensors, not {type(calibration).__name__}.")
     batches = [calibration] if isinstance(calibration, Tensor) else list(calibration)
     images = [batch for batch in batches if isinstance(batch, Tensor) and batch.dim()]
     if len(images) != len(batches) or not sum(len(batch) for batch in images):
@@ -120,6 +121,11 @@ def _checked(model: nn.Module, calibration: Tensor | Sequence[Tensor]) -> list[T
             f"{len(batches)} batches were given, {len(images)} of them tensors."
         )
     batches = [batch.detach().cpu() for batch in images if len(batch)]
+    for number, batch in enumerate(batches):
+        if not bool(batch.isfinite().all()):
+            raise BadInput(
+                f"Calibration batch {number} holds numbers that are not finite: leave them out."
+            )
     shapes = {tuple(batch.shape[1:]): batch for batch in batches}
     for shape, batch in shapes.items():
         try:
@@ -143,19 +149,6 @@ class _Reader:
     def get_next(self) -> dict[str, Any] | None:
         """The next batch, or None after the last."""
         return self._left.pop() if self._left else None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without advice about models that are not prepared in its own way."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _arrays(onnx: Any, path: Path) -> dict[str, Any]:

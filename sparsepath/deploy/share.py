@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.deploy.clusters import clusters
-from sparsepath.deploy.weights import matches, weights_of
+from sparsepath.deploy.weights import matches, refuse_computed, weights_of
 from sparsepath.errors import BadInput
 
 Train = Callable[[nn.Module], object]
@@ -84,12 +84,15 @@ def share(
     """
     if isinstance(bits, Mapping) and layers is not None:
         raise BadInput("bits for each layer already name the layers: leave layers out.")
+    if isinstance(bits, Mapping) and not bits:
+        raise BadInput("bits names no layer, {}: give a number, or one for each pattern of names.")
     by_pattern = bits if isinstance(bits, Mapping) else {"*": bits}
     for value in by_pattern.values():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= HIGHEST:
             raise BadInput(f"bits must be a whole number of 1 to {HIGHEST}, not {value!r}.")
     patterns = [*bits] if isinstance(bits, Mapping) else layers
     weights_of(model, patterns)  # refused before anything is copied
+    refuse_computed(model)
     made = copy.deepcopy(model)
     chosen = weights_of(made, patterns)
     ties = {weight: zeros(weight) for weight in weights_of(made).values()}

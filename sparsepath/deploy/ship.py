@@ -173,7 +173,7 @@ def _write_onnx(
         with writing(path):
             import_module("sparsepath.deploy.quantise").int8_onnx(model, batches, path, force=force)
     else:
-        export(model, example, path, force=force)
+        export(model, example, path, format="onnx", force=force)
 
 
 def _pt2(path: Path, model: nn.Module) -> Opened:

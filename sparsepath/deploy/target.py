@@ -9,9 +9,16 @@ from safetensors import SafetensorError
 from sparsepath.errors import BadInput
 
 
+def named(path: object) -> Path:
+    """A path that was given as one."""
+    if not isinstance(path, str | Path):
+        raise BadInput(f"A file is named by a text or a path, not by {path!r}.")
+    return Path(path)
+
+
 def free(path: str | Path, *, force: bool) -> Path:
     """The path, if nothing is there that would be lost."""
-    path = Path(path)
+    path = named(path)
     if path.is_dir():
         raise BadInput(f"{str(path)!r} is a folder: give the name of a file.")
     if path.exists() and not force:

@@ -2,6 +2,7 @@
 
 import copy
 import operator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
-from sparsepath.deploy.graph import Call, Graph, Node, Value, mapped
+from sparsepath.deploy.graph import Array, Call, Graph, Node, Value, mapped
 from sparsepath.deploy.recorded import (
     Method,
     Shape,
@@ -50,6 +51,9 @@ class Translator:
         self.base: dict[str, str] = {}
         self.numbers: set[str] = set()
         self.copies: dict[int, Tensor] = {}
+        self.modules: dict[str, nn.Module] = {}
+        # By copy of a weight, what the model calls it and whether it is learned.
+        self.titles: dict[int, Array] = {}
 
     def graph(self, traced: fx.Graph) -> Graph:
         """The whole trace as a graph."""
@@ -60,12 +64,19 @@ class Translator:
                 inputs.append(self._named(str(node.target)))
                 self.known[node] = Value(inputs[-1])
             elif node.op == "get_attr":
-                self.known[node] = self._own(operator.attrgetter(str(node.target))(self.model))
+                self.known[node] = self._named_weight(str(node.target))
             elif node.op == "output":
                 output = mapped(self._filled(node.args[0]), self._as_value)
             else:
                 self._call(node, list(traced.nodes))
         return Graph(tuple(inputs), tuple(self.nodes), output)
+
+    def _named_weight(self, path: str) -> Any:
+        found = operator.attrgetter(path)(self.model)
+        own = self._own(found)
+        title = Array(path.rpartition(".")[2], isinstance(found, nn.Parameter))
+        self.titles.setdefault(id(own), title)
+        return own
 
     def _own(self, x: Any) -> Any:
         """A copy of a weight, once for all that share it: the user may go on training."""
@@ -142,9 +153,10 @@ class Translator:
             why = self.reasons.get(str(node.target), str(unknown))
         arguments, keywords = mapped((arguments, keywords), self._measured)
         if node.op == "call_module":
-            return Call(
-                copied(self.model.get_submodule(str(node.target))), arguments, keywords, why
-            )
+            path = str(node.target)
+            if path not in self.modules:
+                self.modules[path] = copied(self.model.get_submodule(path))
+            return Call(self.modules[path], arguments, keywords, why)
         return Call(Method(node.target if changes else target, changes), arguments, keywords, why)
 
     def _module(
@@ -168,7 +180,8 @@ class Translator:
         if isinstance(made, Call):
             name = self._named(f"{place}{spoken(made.function)}" if own else place)
             names = tuple(value.name for value in made.values)
-            self._append(Node(name, "torch", names, call=made))
+            call, arrays = self._with_arrays(made)
+            self._append(Node(name, "torch", names, arrays=arrays, call=call))
             if names and self.numbers.issuperset(names):
                 self.numbers.add(name)
             return Value(name)
@@ -177,6 +190,24 @@ class Translator:
             inputs = (self._node(made, f"{place}{'' if own else '.'}{made.op}", inputs),)
             made = made.then
         return self._node(made, f"{place}{made.op}" if own else place, inputs)
+
+    def _with_arrays(self, call: Call) -> tuple[Call, dict[str, Tensor]]:
+        """The call with its weights by name, and those: they must train and move as any others."""
+        arrays: dict[str, Tensor] = {}
+        found: dict[int, Array] = {}
+
+        def lifted(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            if id(leaf) not in found:
+                title = self.titles.get(id(leaf), Array("array", learned=False))
+                taken = sum(title.name == name.rstrip("_") for name in arrays)
+                found[id(leaf)] = replace(title, name=title.name + "_" * taken)
+                arrays[found[id(leaf)].name] = leaf
+            return found[id(leaf)]
+
+        arguments, keywords = mapped((call.arguments, dict(call.keywords)), lifted)
+        return replace(call, arguments=arguments, keywords=keywords), arrays
 
     def _node(self, draft: Draft, path: str, inputs: tuple[Value, ...]) -> Value:
         name = self._named(path)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from sparsepath.errors import BadInput
 
@@ -32,6 +33,25 @@ def weights_of(
             known = ", ".join(repr(_layer(name)) for name in list(found)[:8])
             raise BadInput(f"No layer matches {pattern!r}; this model has {known}.")
     return {name: x for name, x in found.items() if any(matches(name, each) for each in patterns)}
+
+
+def refuse_computed(model: nn.Module) -> None:
+    """Refuse weights that are computed at every run: they would not stay what they are set to."""
+    for place, module in model.named_modules():
+        layer = place or type(module).__name__
+        if parametrize.is_parametrized(module):
+            raise BadInput(
+                f"{layer!r} computes its weights by a parametrisation: bake them in first, by "
+                "torch.nn.utils.parametrize.remove_parametrizations()."
+            )
+        for name, value in vars(module).items():
+            parts = [key for key in module._parameters if key.startswith(f"{name}_")]
+            if isinstance(value, Tensor) and parts and module._forward_pre_hooks:
+                raise BadInput(
+                    f"{layer!r} computes its {name} from {', '.join(parts)} in a hook: bake it in "
+                    "first, by remove_weight_norm(), remove_spectral_norm() or prune.remove() of "
+                    "torch.nn.utils."
+                )
 
 
 def matches(name: str, pattern: str) -> bool:

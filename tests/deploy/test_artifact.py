@@ -420,3 +420,14 @@ def test_what_is_in_a_file_is_told_without_reading_it(tmp_path):
     kinds = ("values", "where", "codebook")
     stored = sum(tensors[f"{kind}:1.weight"].nbytes for kind in kinds)
     assert lines["1.weight"].split()[-2:] == [f"{stored:,}", f"{stored / 65536:.3f}"]
+
+
+def test_the_same_network_gives_the_same_bytes(tmp_path):
+    model = network("cnn")
+    figures = {"name": 'Zürich \u2028 \x7f "quoted"\n', "accuracy": 0.5}
+    files = set()
+    for _ in range(8):
+        save(model, tmp_path / "net", figures=figures, force=True)
+        files.add((tmp_path / "net").read_bytes())
+    assert len(files) == 1
+    assert load(tmp_path / "net").figures == figures

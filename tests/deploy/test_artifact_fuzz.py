@@ -254,6 +254,17 @@ def test_foreign_files_are_never_run(tmp_path, monkeypatch):
         (lambda c: c["arrays"]["0.bias"].update(shape=[5]), "its shape is"),
         (lambda c: c["graph"]["nodes"][0].update(op="eval"), "does 'eval', which this version"),
         (lambda c: c["graph"]["nodes"][0]["attributes"].update(more=1), "does not fit 'conv'"),
+        (lambda c: first(c).update(stride=[0, 1]), "has the stride (0, 1): each number must be"),
+        (lambda c: first(c).update(stride=[1.5, 1]), "must be whole and at least 1"),
+        (lambda c: first(c).update(stride=[True, 1]), "must be whole and at least 1"),
+        (lambda c: first(c).update(stride=2), "has the stride 2"),
+        (lambda c: first(c).update(stride=[1]), "has the stride (1,) for 2 axes"),
+        (lambda c: first(c).update(dilation=[1, -1]), "has the dilation (1, -1)"),
+        (lambda c: first(c).update(padding=[-1, 0]), "the padding (-1, 0): each number must be"),
+        (lambda c: first(c).update(groups=0), "has 0 groups, which do not divide"),
+        (lambda c: first(c).update(groups=-1), "has -1 groups, which do not divide"),
+        (lambda c: first(c).update(groups=10**6), "has 1000000 groups, which do not divide"),
+        (lambda c: first(c).update(groups="1"), "has '1' groups"),
         (lambda c: c["graph"]["nodes"][0].update(inputs=["later"]), "which nothing before gives"),
         (lambda c: c["graph"]["nodes"][0]["arrays"].update(weight="9"), "which is not there"),
         (lambda c: c["support"]["4.weight"].update(shape=[3, 255]), "its mask has"),
@@ -268,6 +279,24 @@ def test_what_does_not_fit_together_is_named(saved, tmp_path, change, says):
 
     resealed(saved, tmp_path / "net", changed)
     assert says in refused(tmp_path / "net")
+
+
+def first(content):
+    """The attributes of the first node, a convolution."""
+    return content["graph"]["nodes"][0]["attributes"]
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.AvgPool2d(2)])
+@pytest.mark.parametrize("key", ["kernel_size", "stride", "padding"])
+def test_a_pool_of_impossible_numbers_is_refused(pool, key, tmp_path):
+    save(nn.Sequential(nn.Conv2d(3, 4, 3), pool), tmp_path / "whole")
+
+    def change(content):
+        content["graph"]["nodes"][1]["attributes"][key] = [-1, -1]
+        return content
+
+    resealed(tmp_path / "whole", tmp_path / "net", change)
+    assert f"'1' has the {key} (-1, -1)" in refused(tmp_path / "net")
 
 
 def changed_in(tensor, place, value):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from sparsepath.deploy import compact, export, load, save
 from sparsepath.deploy.runtime import compile
 from sparsepath.errors import BadInput
 
@@ -121,3 +122,25 @@ def test_images_without_a_batch_will_do():
     runtime = compile(model, IMAGES, tune=False)
     with torch.no_grad():
         torch.testing.assert_close(runtime(IMAGES[0]), model(IMAGES[0]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: compact(small(), None), "must be a tensor or several in a tuple, not NoneType"),
+        (lambda: compact(small(), ()), "must be a tensor or several in a tuple, not tuple"),
+        (lambda: compact(small(), "abc"), "must hold tensors of at least one image, not str"),
+        (lambda: compact(small(), ["abc"]), "must hold tensors of at least one image, not str"),
+        (lambda: export(small(), None, "a.onnx"), "several in a tuple, not NoneType"),
+        (lambda: export(small(), [3], "a.onnx"), "must hold tensors .* not int"),
+        (lambda: export(3, IMAGES, "a.onnx"), "takes a torch module, not int"),
+        (lambda: export(small(), IMAGES, 3), "A file is named by a text or a path, not by 3"),
+        (lambda: save(small(), 3), "not by 3"),
+        (lambda: load(3), "A file is named by a text or a path, not by 3"),
+        (lambda: load(None), "not by None"),
+    ],
+)
+def test_arguments_of_another_kind_get_a_sentence(act, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        act()
+    assert len(str(caught.value).splitlines()) == 1

@@ -254,6 +254,15 @@ def test_rounding_up_to_a_multiple():
     assert widths(model, 1, 3, 8, 8, multiple=8)[0] == {"0": 8, "2": 10, "3": 2}
 
 
+def test_a_layer_that_no_output_depends_on_was_not_pruned_to_nothing():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3)).eval()
+    model[2].weight.data.zero_()
+    made = str(compact(model, torch.randn(2, 3, 9, 9)))
+    assert "no output depends on 0: 1 zero channel(s) stay." in made
+    assert "0 was pruned to nothing" not in made
+
+
 def test_a_layer_pruned_to_nothing_keeps_one_zero_channel_and_says_so():
     model = built(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Conv2d(6, 4, 3, padding=1), nn.Conv2d(4, 2, 1))
     kill(model[2], *range(4))

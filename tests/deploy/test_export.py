@@ -6,6 +6,7 @@ from torch import nn
 
 from sparsepath.deploy.compact import compact
 from sparsepath.deploy.export import export
+from sparsepath.deploy.quantise import int8_onnx
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
 
@@ -78,6 +79,43 @@ def test_dynamo_serves_what_our_writer_does_not_know(tmp_path):
     close(onnx_run(made.path, images), model(images).detach())
 
 
+@pytest.mark.parametrize("layer", [nn.Tanh(), nn.GELU(), nn.GroupNorm(2, 8), nn.PReLU(8)])
+@pytest.mark.parametrize("smaller", [False, True])
+def test_activations_and_norms_that_our_writer_lacks_run(layer, smaller, tmp_path, caplog):
+    pytest.importorskip("onnxscript")
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), layer, nn.Conv2d(8, 2, 3)).eval()
+    net = compact(model, IMAGES).model if smaller else model
+    made = export(net, IMAGES, tmp_path / "net.onnx")
+    images = torch.randn(3, 3, 32, 32)
+    close(onnx_run(made.path, images), model(images).detach())
+    assert not [entry for entry in caplog.records if entry.levelname == "WARNING"]
+
+
+class Deciding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return self.conv(x) if x.sum() > 0 else self.conv(-x)
+
+
+@pytest.mark.parametrize("write", [export, int8_onnx])
+@pytest.mark.parametrize("script", [False, True])
+def test_the_line_that_cannot_be_traced_is_named(write, script, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    if script:
+        pytest.importorskip("onnxscript")
+    else:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line = Deciding.forward.__code__.co_firstlineno + 1
+    says = rf"'model', since it cannot be traced \(test_export.py, line {line}\).* no translation"
+    with pytest.raises(BadInput, match=says) as caught:
+        write(Deciding(), IMAGES, tmp_path / "net.onnx")
+    assert len(str(caught.value).splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_onnxscript_it_is_told(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -112,6 +150,20 @@ def test_a_state_dict_is_a_plain_file_of_weights(tmp_path):
     assert f"state-dict, {made.path.stat().st_size:,} bytes" in str(made)
 
 
+@pytest.mark.parametrize(
+    ("name", "format"), [("net.pt2", "pt2"), ("net.safetensors", "state-dict"), ("a.PT2", "pt2")]
+)
+def test_the_suffix_tells_the_format(name, format, tmp_path):
+    model = nn.Conv2d(3, 4, 3)
+    made = export(model, IMAGES, tmp_path / name)
+    assert made.format == format
+    if format == "pt2":
+        with torch.no_grad():
+            close(torch.export.load(made.path).module()(IMAGES), model(IMAGES))
+    else:
+        assert set(read_tensors(made.path)[0]) == {"weight", "bias"}
+
+
 class Restless(nn.Module):
     def forward(self, x):
         return x + torch.rand(())
@@ -121,6 +173,10 @@ class Restless(nn.Module):
     ("model", "options", "says"),
     [
         (nn.ReLU(), {"format": "tflite"}, "no format 'tflite'; choose one of onnx, pt2, state"),
+        (nn.ReLU(), {}, "'net' does not tell its format: end it in .onnx, .pt2, .safetensors, or"),
+        (nn.ReLU(), {"path": "net.sparsepath"}, "'net.sparsepath' does not tell its format"),
+        (nn.ReLU(), {"path": "a.onnx", "format": "pt2"}, "'a.onnx' is named as onnx and format"),
+        (nn.ReLU(), {"path": "a.pt2", "format": "state-dict"}, "is named as pt2 and format says"),
         (Restless(), {"format": "state-dict"}, "nothing was written"),
         (nn.ReLU(), {"format": "state-dict", "path": "old"}, "exists: choose another name"),
     ],

@@ -129,3 +129,53 @@ def test_names_that_a_module_has_itself_hide_nothing():
 
 def test_it_shows_its_shapes():
     assert "weight=(16, 3, 3, 3)" in repr(GraphNetwork(capture(network("resnet-20"))))
+
+
+class Foreign(nn.Module):
+    """Weights of operations that no graph knows: functions, a whole module twice, a bare one."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.norm = nn.GroupNorm(2, 8)
+        self.slope = nn.PReLU(8)
+        self.whole = Untraceable()
+        self.gain = nn.Parameter(torch.randn(8, 1, 1))
+        self.register_buffer("offset", torch.randn(8, 1, 1))
+
+    def forward(self, x):
+        x = self.slope(self.norm(self.conv(x)))
+        return torch.addcmul(self.offset, self.whole(self.whole(x)), self.gain)
+
+
+class Untraceable(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        return self.mix(x) if x.sum() > 0 else self.mix(-x)
+
+
+def test_weights_of_unknown_operations_are_kept():
+    torch.manual_seed(0)
+    model = Foreign().eval()
+    made = compact(model, IMAGES)
+    count = sum(x.numel() for x in model.parameters())
+    assert made.parameters == (count, count)
+    assert {"norm.weight", "norm.bias", "slope.weight"} <= set(made.model.state_dict())
+    sizes = sorted(x.numel() for x in model.state_dict().values())
+    assert sorted(x.numel() for x in made.model.state_dict().values()) == sizes
+    wide = copy.deepcopy(made.model).double()
+    assert torch.allclose(wide(IMAGES.double()), model.double()(IMAGES.double()), rtol=1e-10)
+    made.model(IMAGES).sum().backward()
+    assert all(x.grad is not None for x in made.model.parameters())
+
+
+def test_weights_of_unknown_operations_come_back_from_a_state_dict():
+    torch.manual_seed(0)
+    first, second = (compact(Foreign().eval(), IMAGES).model for _ in range(2))
+    assert not torch.allclose(first(IMAGES), second(IMAGES))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(IMAGES), second(IMAGES))
+    assert torch.equal(compact(second, IMAGES).model(IMAGES), first(IMAGES))

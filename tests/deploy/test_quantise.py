@@ -172,6 +172,8 @@ def broken():
     [
         (small(), [], "at least one image in all, as tensors: 0 batches were given"),
         (small(), IMAGES[:0], "at least one image"),
+        (small(), None, "needs batches as tensors, not NoneType"),
+        (small(), [IMAGES, IMAGES * torch.nan], "Calibration batch 1 holds numbers that are not"),
         (small(), ["images"], "1 batches were given, 0 of them tensors"),
         (small(), torch.zeros(()), "at least one image"),
         (small(), [IMAGES, IMAGES[:, :2]], r"cannot run calibration images of shape \(2, 8, 8\)"),

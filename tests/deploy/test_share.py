@@ -243,6 +243,7 @@ def ruin(model):
         (small(), 9, {}, "of 1 to 8, not 9"),
         (small(), True, {}, "not True"),
         (small(), 2.0, {}, r"not 2\.0"),
+        (small(), {}, {}, "bits names no layer, {}: give a number"),
         (small(), {"0": 2, "3": "4"}, {}, "not '4'"),
         (small(), {"0": 2}, {"layers": "3"}, "leave layers out"),
         (small(), 4, {"layers": "conv*"}, r"No layer matches 'conv\*'; this model has '0', '3'"),

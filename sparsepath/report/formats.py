@@ -43,7 +43,7 @@ def figure(show: Callable[[Record], object], record: Record) -> float | None:
     """A figure of a record, None where the record lacks it or it is no number."""
     try:
         return finite(show(record))
-    except (KeyError, IndexError, TypeError, ZeroDivisionError):
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
         return None
 
 

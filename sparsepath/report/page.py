@@ -28,7 +28,16 @@ NEEDS = "The page needs plotly and jinja2: pip install 'sparsepath[report]'."
 def write_page(folders: Sequence[Path], place: Path) -> None:
     """Write the page of one run, or of several side by side."""
     sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
-    write_text(place, page(sources))
+    try:
+        text = page(sources)
+    except BadInput:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise BadInput(
+            f"The figures in {', '.join(repr(str(folder)) for folder in folders)} are damaged "
+            f"({type(error).__name__}: {error}); restore them, or run it again."
+        ) from error
+    write_text(place, text)
 
 
 def page(sources: Sequence[Source]) -> str:
@@ -123,6 +132,6 @@ class PageWatch(Watch):
             return
         try:
             write_page([folder], folder / NAME)
-        except (BadInput, OSError) as error:
+        except Exception as error:  # no page is worth a run
             self._possible = False
             self._say(f"No {NAME}: {error}")

@@ -26,7 +26,7 @@ def cell(show: Show, record: Record) -> str:
     """What to show of a record, which a damaged or older one may lack."""
     try:
         return show(record)
-    except (KeyError, IndexError, TypeError, AttributeError):
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
         return MISSING
 
 

@@ -10,6 +10,7 @@ from records import LATENCY, record, walked
 
 from sparsepath.errors import BadInput
 from sparsepath.report import page as page_module
+from sparsepath.report.formats import FORMATS
 from sparsepath.report.losses import LossLog, loss_after, read_losses
 from sparsepath.report.page import LIMIT, NAME, PageWatch, in_script, page, write_page
 from sparsepath.report.view import Source, view
@@ -198,3 +199,29 @@ def test_damaged_losses_are_none(tmp_path):
     assert read_losses(tmp_path) == {}
     (tmp_path / "losses.json").write_text('{"point 1, iteration 1": {"3": "x"}, "a": 3}')
     assert read_losses(tmp_path) == {"point 1, iteration 1": {}}
+
+
+def damaged(**changes):
+    whole = record()
+    whole["points"][1].update(changes)
+    return whole
+
+
+@needs_plotly
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mu": "abc"},
+        {"residuals": [None, 3]},
+        {"latency": {"dense": {"p50": 1.0}, "sparse": {"p50": 0}}},
+        {"sparsity": []},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_figures_of_another_kind_are_left_out_or_named(changes, tmp_path, monkeypatch):
+    monkeypatch.setattr(page_module, "read_run", lambda folder: damaged(**changes))
+    said = []
+    PageWatch(said.append).write(tmp_path)  # a run goes on, with or without its page
+    assert (tmp_path / NAME).exists() or "are damaged" in said[0]
+    for show in FORMATS.values():
+        show([damaged(**changes)])

@@ -36,7 +36,10 @@ function fillCard() {
   const commands = Object.entries(run.commands).map(([title, parts]) => {
     const command = parts.join(title === "Deploy" ? point.number : String(point.number).padStart(2, "0"));
     const copy = element("button", { type: "button", "aria-label": `Copy: ${title}` }, "Copy");
-    copy.addEventListener("click", () => navigator.clipboard?.writeText(command).then(() => { copy.textContent = "Copied"; }));
+    copy.addEventListener("click", () => {
+      const say = (word) => { copy.textContent = word; copy.setAttribute("aria-label", `${word}: ${title}`); };
+      navigator.clipboard?.writeText(command).then(() => say("Copied"), () => say("Select it"));
+    });
     return element("div", { class: "command" }, title, element("div", { class: "row" }, element("code", {}, command), copy));
   });
   const chosen = point.number === run.chosen ? " - the run's choice" : "";

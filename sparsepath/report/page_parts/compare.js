@@ -26,7 +26,7 @@ function drawCompare() {
   const shown = span([...data.runs.flatMap((run) => run.points.map((p) => hundred(p[split])))]);
   byId("runs-cut").textContent = cutOff(shown);
   byId("runs").setAttribute("aria-label", `${split} accuracy over zero blocks of ${data.runs.length} runs; the table below has their best points`);
-  draw("runs", traces, { xaxis: axis("zero blocks (%)"), yaxis: axis(`${split} accuracy (%)`, { range: shown.range }), height: 500, showlegend: data.groups.length <= 12, legend: { orientation: "h", x: 0, y: -0.16, yanchor: "top" } });
+  draw("runs", traces, { xaxis: axis("zero blocks (%)"), yaxis: axis(`${split} accuracy (%)`, { range: shown.range }), height: 500, legend: { orientation: "h", x: 0, y: -0.16, yanchor: "top" } });
   onClick("runs");
 }
 byId("split")?.addEventListener("change", drawCompare);

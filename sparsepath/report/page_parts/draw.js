@@ -13,7 +13,8 @@ const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const symbols = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"];
 const styleOf = (number) => ({
   colour: colour(`c${number % 6}`),
-  dash: dashes[Math.floor(number / 6) % dashes.length],
+  // Not by colour alone: the second six go through the dashes in another order.
+  dash: dashes[(number + Math.floor(number / 6)) % dashes.length],
   symbol: symbols[number % symbols.length],
 });
 

@@ -125,6 +125,7 @@ def test_report_takes_several_runs(finished):
     result = call("report", folder, folder, "--format", "json")
     assert [record["name"] for record in json.loads(result.stdout)] == ["run", "run"]
     assert "--figure draws one run, not 2" in refused("report", folder, folder, "--figure", "c.png")
+    assert "with --out" in refused("report", folder, folder, "--format", "html")
 
 
 def test_report_writes_a_page(finished, tmp_path):

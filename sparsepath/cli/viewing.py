@@ -29,7 +29,7 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where html goes (default: report.html in the first run)."),
+        typer.Option("--out", help="Where html goes (default, of one run: report.html in it)."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -50,6 +50,11 @@ def report(
         records = [read_run(folder) for folder in folders]
         if layout == "html":
             first = folders[0]
+            if len(folders) > 1 and out is None:
+                raise BadInput(
+                    f"A page of {len(folders)} runs belongs to none of them: "
+                    "say where it goes with --out."
+                )
             place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
             write_page(folders, place)
             say(f"Written to {place}.")

@@ -131,25 +131,30 @@ def test_a_file_that_cannot_be_written_is_no_failure_of_the_run(folder, options,
     assert not list(folder.glob(".*.part"))
 
 
-def test_accuracy_and_difference_are_those_of_the_file_as_loaded(folder, monkeypatch):
+def empty_what_is_loaded(monkeypatch):
+    """From now on every file gives a network of zeros."""
     from sparsepath.deploy import opened
 
     true_load = opened.load
 
-    def damaged(path):
+    def emptied(path):
         artifact = true_load(path)
         with torch.no_grad():
             for weight in artifact.model.parameters():
                 weight.zero_()
         return artifact
 
+    monkeypatch.setattr(opened, "load", emptied)
+
+
+def test_accuracy_and_difference_are_those_of_the_file_as_loaded(folder, monkeypatch):
     good = deployed(str(folder))
     record = results(folder)
     point = record["points"][record["chosen"]]
     tested = row(good, "test accuracy of the loaded file, %")
     assert tested == [f"{100 * x:.2f}" for x in (record["dense"]["test"], point["test"])]
     assert float(row(good, "max difference, file to sparse network")[0]) < 1e-4
-    monkeypatch.setattr(opened, "load", damaged)
+    empty_what_is_loaded(monkeypatch)
     bad = deployed(str(folder), "--force")
     assert row(bad, "test accuracy of the loaded file, %")[1] == "25.00"  # one of four classes
     assert float(row(bad, "max difference, file to sparse network")[0]) > 0.1
@@ -442,19 +447,8 @@ def test_the_files_figures_tell_the_point_from_the_file(folder):
 
 
 def test_a_file_that_loses_more_than_the_tolerance_says_so(folder, monkeypatch):
-    from sparsepath.deploy import opened
-
     assert "tolerance" not in deployed(str(folder), "--point", "1")
-    true_load = opened.load
-
-    def damaged(path):
-        artifact = true_load(path)
-        with torch.no_grad():
-            for weight in artifact.model.parameters():
-                weight.zero_()
-        return artifact
-
-    monkeypatch.setattr(opened, "load", damaged)
+    empty_what_is_loaded(monkeypatch)
     printed = deployed(str(folder), "--point", "1", "--force")
     (said,) = [line for line in printed.splitlines() if "tolerance" in line]
     lost = results(folder)["dense"]["test"] - 0.25

@@ -153,6 +153,19 @@ def test_threads_change_no_bit(case, grid, threads):
     assert torch.equal(run_conv(*case, grid=grid, threads=threads), run_conv(*case, grid=grid))
 
 
+@pytest.mark.parametrize("method", ["winograd4", "winograd2"])
+@pytest.mark.parametrize("panel", [1, 2, 3])
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_threads_part_no_slices_that_are_multiplied_together(method, panel, threads):
+    """A slice alone sums in another order than beside others, so no number may part them."""
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(5, 9, 3, 3, generator=generator), torch.zeros(5)
+    x = torch.randn(2, 9, 7, 6, generator=generator)
+    case = (x, weight, bias, {"padding": (1, 1)}, method)
+    several = run_conv(*case, grid=1, panel=panel, threads=threads)
+    assert torch.equal(several, run_conv(*case, grid=1, panel=panel))
+
+
 @FEW
 @given(convolutions(), GRIDS, st.sampled_from([math.inf, -math.inf, math.nan]), st.data())
 def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value, data):

@@ -106,10 +106,14 @@ template <int FY, int FX> class Winograd {
                 const Range range(channels, part, threads);
                 fill(panel, panels, range.first, range.last);
             });
-            const int parts = std::min(SLICES, 2 * threads);
+            // Slices that one thread multiplies together stay together: a lone one sums in another
+            // order, and a number of threads changes no bit.
+            const int together = slices_together(P), sets = divide_up(SLICES, together);
+            const int parts = std::min(sets, 2 * threads);
             bench_.team.each(parts, [&](int part, int) {
-                const Range range(SLICES, part, parts);
-                multiply_slices(panels, products, range.first, range.last);
+                const Range range(sets, part, parts);
+                multiply_slices(panels, products, range.first * together,
+                                std::min(range.last * together, SLICES));
             });
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(filters, part, threads);

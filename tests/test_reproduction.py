@@ -4,12 +4,16 @@ import runpy
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from sparsepath import deploy
+from sparsepath.lab.dense import Reference
 from sparsepath.lab.experiments import comparisons, paths
+from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.walks import Job
+from sparsepath.path import Schedule
 from sparsepath.storage import read_json, write_json
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
@@ -113,3 +117,37 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     assert "standard fine-tuning 91.50 %), 40 of them" in made["cifar10-comparisons-nin-40.md"]
     assert "| figure | paper | one net |" in made["t-test.md"]
     assert "one net" in made["t-test.tex"]
+
+
+def test_every_question_of_settings_names_each_of_its_candidates_once():
+    for ask in runpy.run_path(str(FOLDER / "explore.py"))["QUESTIONS"].values():
+        question = ask()
+        names = [each.name for each in (*question.dense, *question.walks)]
+        assert len(names) == len(set(names)) > 1
+
+
+def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, capsys):
+    explore = runpy.run_path(str(FOLDER / "explore.py"))
+    generator = np.random.default_rng(0)
+    draw = lambda count: generator.integers(0, 256, (count, 8, 8, 1), dtype=np.uint8)
+    labels = np.arange(600) % 10
+    np.savez(
+        tmp_path / "cifar10.npz",
+        x_train=draw(600),
+        y_train=labels,
+        x_test=draw(20),
+        y_test=np.arange(20) % 10,
+    )
+    start = Reference("digit-net", DenseRecipe(1, 0.01))
+    schedule = Schedule(delta=1, nu=1, xi=1, epsilon=0.0, finetune=1)
+    recipe = PathRecipe(rho=0.1, reach=(0.1, 0.5), points=2, last=1, schedule=schedule)
+    question = explore["walks"](start, short=("l0", recipe))
+    explore["answer"](question, tmp_path, tmp_path, device="cpu", until=float("inf"), held_out=300)
+    folder = tmp_path / "cifar10" / "exploration"
+    record = read_json(folder / "digit-net-l0-short.json")
+    assert record["training_images"] == 300
+    assert [set(point) & {"validation", "test"} for point in record["points"]] == [
+        {"validation"}
+    ] * 2
+    said = capsys.readouterr().out
+    assert f"{record['points'][1]['validation']:.4f}" in said

@@ -1,0 +1,137 @@
+"""Answers questions of settings on validation images, before any final run looks at test images.
+
+    python reproduction/explore.py QUESTION ... --data FOLDER --out FOLDER [--minutes M]
+
+5,000 training images are held out and judge; the test images are not read. Every candidate of a
+question trains side by side on one GPU; a call that is killed is continued by the same call. The
+records (JSON) that led to a choice lie in `<data>/exploration/`.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from sparsepath.lab.arena import Arena
+from sparsepath.lab.data import load
+from sparsepath.lab.dense import Reference, train_dense
+from sparsepath.lab.experiments import NETWORKS, arms, best
+from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
+from sparsepath.lab.reproduce import FLIPPED
+from sparsepath.lab.walks import Job, walk_paths
+from sparsepath.path import Schedule
+from sparsepath.storage import read_json
+
+HELD_OUT = 5000
+
+
+@dataclass(frozen=True)
+class Question:
+    """Candidates that are judged beside each other."""
+
+    data: str
+    dense: tuple[Reference, ...] = ()
+    walks: tuple[Job, ...] = ()
+
+
+def dense(data: str, network: str, *recipes: DenseRecipe) -> Question:
+    """Which of these recipes makes the best dense network?"""
+    named = {f"dropout{r.dropout}-rate{r.rate:g}-epochs{r.epochs}": r for r in recipes}
+    return Question(data, tuple(Reference(network, r, variant=name) for name, r in named.items()))
+
+
+def usual(data: str) -> Question:
+    """How good are the recipes of another data set here?"""
+    return Question(data, tuple(Reference(network, DENSE[network]) for network in NETWORKS))
+
+
+def walks(start: Reference, **candidates: tuple[str, PathRecipe]) -> Question:
+    """Which of these ways from one dense network is the best?"""
+    jobs = (Job(start, by, recipe, variant=name) for name, (by, recipe) in candidates.items())
+    return Question("cifar10", walks=tuple(jobs))
+
+
+def shorter(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
+    """A walk of best mode whose fine-tunes take fewer epochs."""
+    schedule: Schedule = replace(recipe.schedule, finetune=finetune)
+    return replace(recipe, schedule=schedule)
+
+
+def best_cnn(dropout: float) -> Question:
+    """How much dropout, and how much of the dense network's answers, does a sparse CNN want?"""
+    start = Reference("cnn", replace(DENSE["cnn"], dropout=dropout), variant=f"dropout{dropout:g}")
+    candidates = {
+        f"drop{drop:g}-distil{distil:g}": (
+            "l0",
+            replace(shorter(best("cnn")), dropout=drop, distil=distil),
+        )
+        for drop, distil in product((0.0, dropout), (0.0, 0.5, 0.9))
+    }
+    return walks(start, **candidates, gradual=("magnitude", shorter(arms("cnn")["gradual"][1], 38)))
+
+
+QUESTIONS: Mapping[str, Callable[[], Question]] = {
+    "dense-cnn": lambda: dense(
+        "cifar10", "cnn", *(DenseRecipe(60, 0.05, dropout=rate) for rate in (0.05, 0.1, 0.15, 0.25))
+    ),
+    "dense-low-rank-nin": lambda: dense(
+        "cifar10",
+        "low-rank-nin",
+        *(DenseRecipe(150, rate, dropout=drop) for rate, drop in product((0.05, 0.1), (0.1, 0.2))),
+    ),
+    "best-cnn-0.1": lambda: best_cnn(0.1),
+    "best-cnn-0.25": lambda: best_cnn(0.25),
+    "cifar100": lambda: usual("cifar100"),
+    "svhn": lambda: usual("svhn"),
+}
+
+
+def main() -> None:
+    """Answer the questions that were asked."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("questions", nargs="+", choices=QUESTIONS, metavar="QUESTION")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--device", default="cuda")
+    asked = parser.parse_args()
+    until = time.monotonic() + 60 * asked.minutes
+    for question in asked.questions:
+        answer(QUESTIONS[question](), asked.data, asked.out, device=asked.device, until=until)
+
+
+def answer(
+    question: Question,
+    data: Path,
+    out: Path,
+    *,
+    device: str,
+    until: float,
+    held_out: int = HELD_OUT,
+) -> None:
+    """Train every candidate as far as time allows, and print how it was judged."""
+    loaded = load(data / f"{question.data}.npz", validation=held_out)
+    arena = Arena(
+        replace(loaded, name=question.data), torch.device(device), flip=FLIPPED[question.data]
+    )
+    place = out / question.data / "exploration"
+    starts = [*question.dense, *dict.fromkeys(job.start for job in question.walks)]
+    if train_dense(starts, arena, place / "dense", until=until) and question.walks:
+        walk_paths(question.walks, arena, dense=place / "dense", folder=place, until=until)
+    for start in starts:
+        written = place / "dense" / f"{start.name}.json"
+        if written.exists():
+            print(f"{start.name}: {read_json(written)['validation']:.4f}")
+    for job in question.walks:
+        written = place / f"{job.name}.json"
+        points = read_json(written)["points"] if written.exists() else []
+        figures = (f"{p['sparsity']['of_blocks']:.3f} {p['validation']:.4f}" for p in points)
+        print(f"{job.name}: {', '.join(figures)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

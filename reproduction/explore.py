@@ -76,17 +76,25 @@ def best_cnn(dropout: float) -> Question:
 
 QUESTIONS: Mapping[str, Callable[[], Question]] = {
     "dense-cnn": lambda: dense(
-        "cifar10", "cnn", *(DenseRecipe(60, 0.05, dropout=rate) for rate in (0.05, 0.1, 0.15, 0.25))
+        "cifar10",
+        "cnn",
+        *(DenseRecipe(60, 0.05, dropout=rate) for rate in (0.0, 0.05, 0.1, 0.15, 0.25)),
     ),
     "dense-low-rank-nin": lambda: dense(
         "cifar10",
         "low-rank-nin",
         *(DenseRecipe(150, rate, dropout=drop) for rate, drop in product((0.05, 0.1), (0.1, 0.2))),
     ),
+    "best-cnn-0.05": lambda: best_cnn(0.05),
     "best-cnn-0.1": lambda: best_cnn(0.1),
     "best-cnn-0.25": lambda: best_cnn(0.25),
     "cifar100": lambda: usual("cifar100"),
     "svhn": lambda: usual("svhn"),
+    "svhn-low-rank-nin": lambda: dense(
+        "svhn",
+        "low-rank-nin",
+        *(DenseRecipe(100, rate, dropout=drop) for rate, drop in product((0.05, 0.1), (0.1, 0.3))),
+    ),
 }
 
 

@@ -47,7 +47,7 @@ def test_the_full_table_has_the_theoretical_and_where_there_is_one_the_measured_
     timed = {**record()["points"][0], "latency": LATENCY}
     table = full_table(record(points=[timed]))
     assert dict(zip(table.titles, table.rows[1], strict=True))["measured"] == "1.50x"
-    assert dict(zip(table.titles, table.rows[0], strict=True))["measured"] == "-"
+    assert dict(zip(table.titles, table.rows[0], strict=True))["measured"] == ""
     assert float(rows_of(as_csv([record(points=[timed])]))[1]["latency_speedup"]) == 1.5
 
 
@@ -83,6 +83,13 @@ def test_the_overview_has_the_best_figures_of_every_run():
     assert rows[0]["zero blocks"] == "90.00"
     assert rows[1]["best"] == rows[1]["test"] == ""
     assert rows[2]["dense test"] == "-"
+
+
+def test_the_overview_leaves_out_what_no_run_has():
+    table = overview([record(chosen=None), record(dense=None, points=[], chosen=None)])
+    assert not {"best", "zero blocks", "test", "MACs fewer"} & set(table.titles)
+    assert "dense test" in table.titles
+    assert "dense test" not in overview([record(dense=None, points=[], chosen=None)]).titles
 
 
 @pytest.mark.parametrize(

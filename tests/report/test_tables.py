@@ -9,7 +9,7 @@ from rich.console import Console
 from sparsepath.errors import BadInput
 from sparsepath.report.figures import curve
 from sparsepath.report.live import live
-from sparsepath.report.tables import as_markdown, as_text, heading, verdict
+from sparsepath.report.tables import as_markdown, as_text, full_table, heading, verdict
 from sparsepath.residuals import Residuals
 
 ROW = ["2", "0.00247", "90.00", "43.21", "32.19", "1.72 M", "90.12", "80.34", "97.50"]
@@ -20,8 +20,40 @@ def test_the_text_has_a_row_for_dense_and_for_every_point_with_its_numbers():
     lines = as_text(record()).splitlines()
     assert lines[0] == "my-run: digit-net on digits, l0 over kernels, seed 0 (finished)"
     dense = next(line for line in lines if line.startswith("dense"))
-    assert dense.split() == ["dense", "1.00", "2.00", "3.00", "3.43", "M", "98.00", "97.65", "16"]
-    assert lines[5].split() == " ".join(ROW).split()
+    shown = "dense 1.00 2.00 3.00 3.43 M 98.00 97.65 16 1.00x of 10-90"
+    assert dense.split() == shown.split()
+    assert lines[5].split() == " ".join([*ROW, "2.00x", "1-89"]).split()
+    assert "By layer: a.weight, b.weight." in lines
+
+
+def test_a_narrow_terminal_gets_the_columns_in_parts_and_loses_none():
+    whole = as_text(record()).split()
+    for width in (40, 80):
+        text = as_text(record(), width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert set(whole) <= set(text.split())
+        titles = [line for line in text.splitlines() if line.startswith("point ")]
+        assert len(titles) > 1
+
+
+def test_columns_that_no_row_has_are_left_out_with_what_is_said_of_them():
+    kept = {"index", "mu", "test", "sparsity", "macs", "epochs"}
+    points = [{k: v for k, v in p.items() if k in kept} for p in record()["points"]]
+    dense = {k: v for k, v in record()["dense"].items() if k != "validation"}
+    table = full_table(record(points=points, dense=dense))
+    assert not {"val W", "val F", "val", "flips", "measured"} & set(table.titles)
+    assert not {"", "-"} & {cell for row in table.rows[1:] for cell in row}
+    assert "(val)" not in table.note
+    assert "Flips" not in table.note
+    assert {"val W", "val", "flips"} < set(full_table(record()).titles)
+    assert "(val)" in full_table(record()).note
+
+
+def test_a_figure_that_one_point_has_keeps_its_column():
+    first, second = record()["points"]
+    table = full_table(record(points=[{**first, "validation_F": None}, second]))
+    column = [dict(zip(table.titles, row, strict=True))["val F"] for row in table.rows]
+    assert column == ["", "-", "80.34"]
 
 
 def test_the_text_stands_in_columns():

@@ -1,16 +1,11 @@
 """Tables and figures: the right numbers in the right places."""
 
-import io
-
 import pytest
 from records import record
-from rich.console import Console
 
 from sparsepath.errors import BadInput
 from sparsepath.report.figures import curve
-from sparsepath.report.live import live
 from sparsepath.report.tables import as_markdown, as_text, full_table, heading, verdict
-from sparsepath.residuals import Residuals
 
 ROW = ["2", "0.00247", "90.00", "43.21", "32.19", "1.72 M", "90.12", "80.34", "97.50"]
 ROW += ["97.12", "41", "7"]
@@ -126,47 +121,3 @@ def test_there_is_no_curve_without_points(tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(BadInput, match="'my-run' has no points yet"):
         curve(record(points=[]), tmp_path / "curve.png")
-
-
-def residuals(*, primal, dual):
-    return Residuals(primal, dual, primal_relative=0.5, dual_relative=0.5, flipped=3, guarded=())
-
-
-def shown(*, terminal):
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=terminal, width=160, highlight=False)
-    with live(console, points=2) as watch:
-        watch.dense(record()["dense"])
-        watch.epoch("point 1, iteration 1", done=17, planned=30, loss=0.75)
-        watch.iteration(0, [residuals(primal=5.5, dual=0.25)])
-        watch.epoch("point 1, iteration 2", done=18, planned=30, loss=0.5)
-        watch.progress.refresh()
-        watch.point(record()["points"][0])
-    return file.getvalue()
-
-
-def test_a_terminal_shows_a_bar_with_the_time_left():
-    said = "point 1 of 2, iteration 2, loss 0.5000, primal 5.5, dual 0.25"
-    assert said in shown(terminal=True)
-    assert "60%" in shown(terminal=True)
-    assert "left" in shown(terminal=True)
-
-
-def test_anything_else_gets_plain_lines():
-    assert shown(terminal=False).splitlines() == [
-        "images: 3,500 train, 500 validation, 1,000 test",
-        "dense: validation 98.00 %, test 97.65 %, 44,138 weights, 100 blocks, 3.43 M MACs",
-        "point  1/2: mu 1.23e-03, zero blocks 50.00 %, validation 98.10 %, test 97.50 %, "
-        "3 iterations, 12 s",
-    ]
-
-
-def test_a_long_stage_says_now_and_then_that_it_lives(monkeypatch):
-    clock = iter([0.0, 10.0, 31.0, 31.0, 40.0])
-    monkeypatch.setattr("sparsepath.report.live.time.monotonic", lambda: next(clock))
-    file = io.StringIO()
-    with live(Console(file=file, width=100), points=2) as watch:
-        for epoch in (1, 2, 3):
-            watch.epoch("dense reference", done=epoch, planned=60, loss=1 / epoch)
-    said = "dense reference: 2 of at most 60 epochs, loss 0.5000"
-    assert file.getvalue().splitlines() == [said]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sparsepath.cli.speech import Debug, console, say, sentences
+from sparsepath.cli.speech import Debug, console, room, say, sentences
 from sparsepath.errors import BadInput
 
 
@@ -76,7 +76,8 @@ def show(
         from sparsepath.report.terminal import marks_for
         from sparsepath.report.terminal import show as shown
 
-        say(shown(read_run(folder), marks=marks_for(console.encoding)))
+        marks = marks_for(console.encoding)
+        say(shown(read_run(folder), marks=marks, width=room()))
 
 
 def runs(
@@ -88,6 +89,7 @@ def runs(
         from sparsepath.lab.folders import sorted_runs
         from sparsepath.report.overview import overview
         from sparsepath.report.reading import read_run
+        from sparsepath.report.safe import filled, visible
 
         found = sorted_runs(folder)
         if not found:
@@ -97,7 +99,7 @@ def runs(
             try:
                 records.append(read_run(run_folder))
             except BadInput as error:  # one damaged run must not hide the others
-                damaged.append(f"{run_folder.name}: {error}")
-        table = overview(records)
-        parts = [table.text(), table.note] if records else []
+                damaged.append(f"{visible(run_folder.name)}: {error}")
+        table, width = overview(records), room()
+        parts = [table.text(width), filled(table.note, width)] if records else []
         say("\n\n".join([*parts, *damaged]))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,11 +44,15 @@ class Table:
     def text(self, width: int | None = None) -> str:
         """In columns, aligned to the right, without what is said above and below.
 
-        What is wider than the width goes on below, each part with the first column.
+        What is wider than the width goes on below, each part with the first column; where that one
+        takes most of the width itself, every row is a paragraph.
         """
         rows = [[visible(cell) for cell in row] for row in (self.titles, *self.rows)]
         columns = [_aligned(cells) for cells in zip(*rows, strict=True)]
-        parts = _parts([cell_len(cells[0]) for cells in columns], width)
+        widths = [cell_len(cells[0]) for cells in columns]
+        parts = list(_parts(widths, width))
+        if width is not None and len(parts) > 1 and widths[0] > width / 2:
+            return "\n".join(_paragraph(rows[0], row, width) for row in rows[1:])
         return "\n\n".join(
             "\n".join(
                 _GAP.join(row).rstrip() for row in zip(*(columns[n] for n in part), strict=True)
@@ -111,3 +116,10 @@ def _parts(widths: Sequence[int], room: int | None) -> Iterator[list[int]]:
         part.append(number)
         used += len(_GAP) + width
     yield part
+
+
+def _paragraph(titles: Sequence[str], row: Sequence[str], width: int) -> str:
+    """What the row is of, and below it every figure with its title."""
+    figures = zip(titles[1:], row[1:], strict=True)
+    said = ", ".join(f"{title} {cell}" for title, cell in figures if cell)
+    return f"{row[0]}\n{textwrap.indent(textwrap.fill(said, width - len(_GAP)), _GAP)}"

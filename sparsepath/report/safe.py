@@ -1,6 +1,7 @@
 """Text that may come from anyone, as it can be shown: nothing in it acts on what shows it."""
 
 import re
+import textwrap
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -37,6 +38,11 @@ def for_terminal(text: str, encoding: str) -> str:
         return lines.encode(encoding, "backslashreplace").decode(encoding)
     except LookupError:
         return lines.encode("ascii", "backslashreplace").decode()
+
+
+def filled(line: str, width: int | None) -> str:
+    """The line in several, none of them wider than the width where it is given."""
+    return visible(line) if width is None else textwrap.fill(visible(line), width)
 
 
 def for_markdown(text: str) -> str:

@@ -1,13 +1,12 @@
 """The table of a run: its columns, its heading, and which point to take."""
 
 import math
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import MISSING, Table
-from sparsepath.report.safe import visible
+from sparsepath.report.safe import filled, visible
 
 Show = Callable[[Record], str]
 
@@ -112,11 +111,8 @@ def legend(titles: Sequence[str]) -> str:
 def as_text(record: Record, *, width: int | None = None) -> str:
     """The table in columns, with what its titles mean, no wider than the width where it is given."""
     table = full_table(record)
-    said = [visible(table.caption), "", *table.note.split("\n\n")]
-    if width is not None:
-        said = [textwrap.fill(line, width) for line in said]
-    caption, gap, *note = said
-    return "\n".join([caption, gap, table.text(width), gap, *note])
+    note = [filled(line, width) for line in table.note.split("\n\n")]
+    return "\n".join([filled(table.caption, width), "", table.text(width), "", *note])
 
 
 def as_markdown(record: Record) -> str:

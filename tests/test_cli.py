@@ -58,7 +58,6 @@ def test_run_prints_a_line_for_each_mu_the_table_and_where_everything_is(finishe
     assert len(re.findall(r"^point +\d/2: mu", printed, re.MULTILINE)) == 2
     assert "zero blocks  zero weights" in printed
     assert f"Written to {folder}" in printed
-    assert (folder / "curve.png").exists()
     results = json.loads((folder / "results.json").read_text())
     assert results["finished"]
 
@@ -111,20 +110,42 @@ def test_report_draws_a_figure(finished, tmp_path):
     assert (tmp_path / "c.png").exists()
 
 
+def test_run_ends_with_every_view_and_table_in_a_folder(finished):
+    pytest.importorskip("matplotlib")
+    folder, printed = finished
+    assert "pictures in report" in printed
+    names = {path.name for path in (folder / "report").iterdir()}
+    views = ("curve", "layers", "blocks", "convergence")
+    assert names == {
+        *(f"{view}.{ending}" for view in views for ending in ("png", "svg")),
+        *(f"report.{ending}" for ending in ("md", "tex", "csv")),
+        "convergence.csv",
+    }
+    shown = call("report", str(folder), "--format", "csv").stdout
+    assert (folder / "report" / "report.csv").read_text() == shown
+
+
 def test_report_draws_every_view_into_a_folder(finished, tmp_path):
     pytest.importorskip("matplotlib")
     result = call("report", str(finished[0]), "--figures", str(tmp_path / "figures"))
     assert result.exit_code == 0
-    assert len(list((tmp_path / "figures").iterdir())) == 6
-    said = refused("report", *2 * [str(finished[0])], "--figures", str(tmp_path / "none"))
-    assert "--figures draws one run, not 2" in said
+    assert len(list((tmp_path / "figures").iterdir())) == 8
+
+
+def test_report_draws_several_runs_as_a_comparison(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    both = 2 * [str(finished[0])]
+    figures, one = tmp_path / "figures", tmp_path / "one.svg"
+    result = call("report", *both, "--figures", str(figures), "--figure", str(one))
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in figures.iterdir()} == {"comparison.png", "comparison.svg"}
+    assert b"2 runs" in one.read_bytes()
 
 
 def test_report_takes_several_runs(finished):
     folder = str(finished[0])
     result = call("report", folder, folder, "--format", "json")
     assert [record["name"] for record in json.loads(result.stdout)] == ["run", "run"]
-    assert "--figure draws one run, not 2" in refused("report", folder, folder, "--figure", "c.png")
     assert "with --out" in refused("report", folder, folder, "--format", "html")
 
 

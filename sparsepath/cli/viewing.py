@@ -21,7 +21,10 @@ def report(
         typer.Option("--format", help="text, markdown, latex, csv, json (every figure) or html."),
     ] = "text",
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG or SVG.")
+        Path | None,
+        typer.Option(
+            "--figure", help="Also draw the curve, or of several runs all, into this PNG or SVG."
+        ),
     ] = None,
     figures: Annotated[
         Path | None,
@@ -35,18 +38,14 @@ def report(
 ) -> None:
     """Show runs, finished or not, as tables or as a page that compares them."""
     with sentences(debug):
-        from sparsepath.report.figures import curve
         from sparsepath.report.formats import FORMATS
         from sparsepath.report.page import NAME, write_page
-        from sparsepath.report.pictures import write_pictures
         from sparsepath.report.reading import read_run
+        from sparsepath.report.tables import as_text
 
         if layout not in (*FORMATS, "html"):
             known = ", ".join((*FORMATS, "html"))
             raise BadInput(f"There is no format {layout!r}; choose one of {known}.")
-        if (figure or figures) and len(folders) > 1:
-            option = "--figure draws" if figure else "--figures draws"
-            raise BadInput(f"{option} one run, not {len(folders)}: give one folder.")
         records = [read_run(folder) for folder in folders]
         if layout == "html":
             first = folders[0]
@@ -58,12 +57,31 @@ def report(
             place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
             write_page(folders, place)
             say(f"Written to {place}.")
+        elif layout == "text":
+            say("\n\n".join(as_text(record, width=room()) for record in records))
         else:
             say(FORMATS[layout](records))
-        if figure is not None:
-            curve(records[0], figure)
-        if figures is not None:
-            write_pictures(records[0], figures)
+        if figure or figures:
+            _draw(folders, figure, figures)
+
+
+def _draw(folders: list[Path], figure: Path | None, figures: Path | None) -> None:
+    """The curve of one run or the comparison of several into a file, every view into a folder."""
+    from sparsepath.report.comparison import comparison_figure
+    from sparsepath.report.figures import curve_figure, write_figure
+    from sparsepath.report.losses import read_losses
+    from sparsepath.report.pictures import pictures, write_pictures
+    from sparsepath.report.reading import read_run
+    from sparsepath.report.view import Source
+
+    sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
+    records = [source.record for source in sources]
+    several = len(records) > 1
+    if figure:
+        write_figure(comparison_figure(records) if several else curve_figure(records[0]), figure)
+    if figures:
+        found = {"comparison": comparison_figure(records)} if several else pictures(sources[0])
+        write_pictures(found, figures)
 
 
 def show(

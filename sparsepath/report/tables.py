@@ -109,7 +109,7 @@ def legend(titles: Sequence[str]) -> str:
 
 
 def as_text(record: Record, *, width: int | None = None) -> str:
-    """The table in columns, with what its titles mean, no wider than the width where it is given."""
+    """The table in columns with what its titles mean, no wider than the width if one is given."""
     table = full_table(record)
     note = [filled(line, width) for line in table.note.split("\n\n")]
     return "\n".join([filled(table.caption, width), "", table.text(width), "", *note])

@@ -70,7 +70,10 @@ def plot(record: Record, *, marks: Marks = PRETTY, width: int = WIDTH, height: i
     below = sum(y < low for points in drawn.values() for _, y in points)
     rows = _canvas(drawn, line, marks, low=low, high=high, size=(width, height))
     labels = {0: percent(high), height - 1: percent(low)}
-    body = [f"{labels.get(number, ''):>{MARGIN - 2}} {marks.edge}{row}" for number, row in enumerate(rows)]
+    body = [
+        f"{labels.get(number, ''):>{MARGIN - 2}} {marks.edge}{row}"
+        for number, row in enumerate(rows)
+    ]
     axis = f"0 %{'zero blocks':^{max(0, width - 8)}}100 %"
     legend = f"{marks.validation} validation  {marks.test} test  {marks.both} both  "
     legend += f"{marks.dense} dense reference in the test; accuracy in percent"

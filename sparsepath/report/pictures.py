@@ -1,5 +1,6 @@
 """The views of the page as pictures for a paper: PNG and SVG."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,10 +58,10 @@ def layers_figure(record: Record) -> "Figure":
     axes = figure.add_subplot()
     width = 0.8 / len(blocks)
     for number, (layer, count) in enumerate(blocks.items()):
-        zeros = [((p.get("sparsity") or {}).get("zero_blocks") or {}).get(layer, 0) for p in points]
+        zeros = [((p.get("sparsity") or {}).get("zero_blocks") or {}).get(layer) for p in points]
         axes.bar(
             [place + (number - (len(blocks) - 1) / 2) * width for place in range(len(points))],
-            [100 * zero / count for zero in zeros],
+            [math.nan if zero is None else 100 * zero / count for zero in zeros],
             width,
             label=for_figure(layer),
             hatch=HATCHES[number % len(HATCHES)],

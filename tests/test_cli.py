@@ -185,7 +185,27 @@ def test_tensorboard_gets_what_the_live_line_shows(data, finished, tmp_path):
     options = [*tiny_options(data), "--out", str(tmp_path / "run")]
     result = call("run", "--no-deploy", *options, "--tensorboard", str(tmp_path / "board"))
     assert result.exit_code == 0, result.output
-    assert list((tmp_path / "board").glob("events.out.tfevents.*"))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "board"))
+    events.Reload()
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    losses = json.loads((tmp_path / "run" / "losses.json").read_text())
+    every = {int(done): loss for stage in losses.values() for done, loss in stage.items()}
+
+    def values(tag):
+        return [entry.value for entry in events.Scalars(tag)]
+
+    assert values("training/loss") == pytest.approx([every[done] for done in sorted(every)])
+    rows = [row for point in results["points"] for row in point["residuals"]]
+    for name in ("primal", "dual"):
+        assert values(f"residuals/{name}") == pytest.approx([row[name] for row in rows])
+    for name in ("test", "validation"):
+        both = [results["dense"][name], *(point[name] for point in results["points"])]
+        assert values(f"path/{name}") == pytest.approx(both)
+    for layer in results["points"][0]["sparsity"]["zero_blocks"]:
+        zeros = [point["sparsity"]["zero_blocks"][layer] for point in results["points"]]
+        assert values(f"zero_blocks/{layer}")[-2:] == zeros
 
 
 def test_tensorboard_that_is_missing_is_named_before_anything_is_done(data, tmp_path, monkeypatch):

@@ -1,12 +1,20 @@
 """A run as it goes: every line has what is worth knowing, however narrow the terminal is."""
 
+import fcntl
 import io
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
 from records import record
 from rich.console import Console
+from tiny import tiny_data, tiny_options
 
 from sparsepath.lab.bench import DENSE, stage_name, stage_place
 from sparsepath.report.live import live
@@ -188,3 +196,44 @@ def test_a_folder_is_shown_without_what_would_act_on_the_terminal():
     with live(Console(file=file), points=2) as watch:
         watch.begin(Path("a\x1b[31m\nb"))
     assert file.getvalue() == "folder: a\\x1b[31m\\nb\n"
+
+
+def on_a_terminal(command, *, columns, **variables):
+    """What a command writes to a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**kept, "TERM": "xterm-256color", **variables},
+    )
+    os.close(theirs)
+    content = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        content += part
+    os.close(ours)
+    assert process.wait() == 0, content.decode(errors="replace")
+    return content.decode()
+
+
+def test_a_real_terminal_of_40_columns_shows_the_time_left_in_every_line(tmp_path):
+    command = [sys.executable, "-m", "sparsepath", "run", "--no-deploy"]
+    command += [*tiny_options(tiny_data(tmp_path)), "--out", str(tmp_path / "run")]
+    seen = on_a_terminal(command, columns=40, NO_COLOR="1", PYTHONIOENCODING="ascii")
+    frames = re.findall(r"(?:mu \d/2 |dense ).*?(?=[\r\n\x1b])", seen.partition("zero weights")[0])
+    frames = [frame for frame in frames if re.search(r"\d/8\b", frame)]
+    assert frames
+    for frame in frames:
+        assert len(frame) <= 40
+        assert re.search(r"\d:\d\d\b", frame), frame
+    assert not re.search(r"\x1b\[3\dm", seen)
+    assert seen.isascii()

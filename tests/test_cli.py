@@ -113,7 +113,7 @@ def test_report_draws_a_figure(finished, tmp_path):
 def test_run_ends_with_every_view_and_table_in_a_folder(finished):
     pytest.importorskip("matplotlib")
     folder, printed = finished
-    assert "pictures in report" in printed
+    assert "tables and pictures in report" in printed
     names = {path.name for path in (folder / "report").iterdir()}
     views = ("curve", "layers", "blocks", "convergence")
     assert names == {
@@ -123,6 +123,34 @@ def test_run_ends_with_every_view_and_table_in_a_folder(finished):
     }
     shown = call("report", str(folder), "--format", "csv").stdout
     assert (folder / "report" / "report.csv").read_text() == shown
+
+
+def test_a_run_whose_report_cannot_be_written_is_no_failure(data, finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    shutil.rmtree(folder / "report")
+    (folder / "report").write_text("mine")
+    result = call("run", "--no-deploy", *tiny_options(data), "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"no report \('.*' cannot be written", result.stdout)
+    assert (folder / "report").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["show", "runs", "report"])
+def test_a_name_does_not_act_on_the_terminal(finished, tmp_path, command):
+    folder = tmp_path / "a\x1b[31m\nb"
+    shutil.copytree(finished[0], folder)
+    results = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").write_text(json.dumps({**results, "name": folder.name}))
+    result = call(command, str(tmp_path if command == "runs" else folder))
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert r"a\x1b[31m\nb" in result.stdout
+    (folder / "results.json").write_text("{")
+    result = call(command, str(tmp_path if command == "runs" else folder))
+    assert result.exit_code == (0 if command == "runs" else 2)
+    assert "\x1b" not in result.output
+    assert "cannot be read as JSON" in result.output
 
 
 def test_report_draws_every_view_into_a_folder(finished, tmp_path):

@@ -36,8 +36,11 @@ def run(
 
     record = _executed(settings, folder, tensorboard)
     say(f"\n{as_text(record, width=room())}\n")
-    undrawn = write_report(folder)
-    drawn = f"tables in {FOLDER} (no pictures: {undrawn})" if undrawn else f"pictures in {FOLDER}"
+    try:
+        undrawn = write_report(folder)
+        drawn = f"tables {f'(no pictures: {undrawn})' if undrawn else 'and pictures'} in {FOLDER}"
+    except Exception as error:  # no report is worth a run
+        drawn = f"no {FOLDER} ({error})"
     weights = (
         ""
         if record["chosen"] is None

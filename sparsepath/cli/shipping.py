@@ -167,4 +167,7 @@ def _show(folder: Path, found: "Deployed") -> None:
         except BadInput as error:
             say(f"{NAME} stays as it was: {error}")
     if (folder / FOLDER).is_dir():
-        write_tables(folder)
+        try:
+            write_tables(folder)
+        except (BadInput, OSError) as error:
+            say(f"{FOLDER} stays as it was: {error}")

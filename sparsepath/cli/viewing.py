@@ -41,6 +41,7 @@ def report(
         from sparsepath.report.formats import FORMATS
         from sparsepath.report.page import NAME, write_page
         from sparsepath.report.reading import read_run
+        from sparsepath.report.safe import visible
         from sparsepath.report.tables import as_text
 
         if layout not in (*FORMATS, "html"):
@@ -56,7 +57,7 @@ def report(
                 )
             place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
             write_page(folders, place)
-            say(f"Written to {place}.")
+            say(f"Written to {visible(str(place))}.")
         elif layout == "text":
             say("\n\n".join(as_text(record, width=room()) for record in records))
         else:

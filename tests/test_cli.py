@@ -58,7 +58,6 @@ def test_run_prints_a_line_for_each_mu_the_table_and_where_everything_is(finishe
     assert len(re.findall(r"^point +\d/2: mu", printed, re.MULTILINE)) == 2
     assert "zero blocks  zero weights" in printed
     assert f"Written to {folder}" in printed
-    assert (folder / "curve.png").exists()
     results = json.loads((folder / "results.json").read_text())
     assert results["finished"]
 
@@ -111,20 +110,70 @@ def test_report_draws_a_figure(finished, tmp_path):
     assert (tmp_path / "c.png").exists()
 
 
+def test_run_ends_with_every_view_and_table_in_a_folder(finished):
+    pytest.importorskip("matplotlib")
+    folder, printed = finished
+    assert "tables and pictures in report" in printed
+    names = {path.name for path in (folder / "report").iterdir()}
+    views = ("curve", "layers", "blocks", "convergence")
+    assert names == {
+        *(f"{view}.{ending}" for view in views for ending in ("png", "svg")),
+        *(f"report.{ending}" for ending in ("md", "tex", "csv")),
+        "convergence.csv",
+    }
+    shown = call("report", str(folder), "--format", "csv").stdout
+    assert (folder / "report" / "report.csv").read_text() == shown
+
+
+def test_a_run_whose_report_cannot_be_written_is_no_failure(data, finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    shutil.rmtree(folder / "report")
+    (folder / "report").write_text("mine")
+    result = call("run", "--no-deploy", *tiny_options(data), "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"no report \('.*' cannot be written", result.stdout)
+    assert (folder / "report").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["show", "runs", "report"])
+def test_a_name_does_not_act_on_the_terminal(finished, tmp_path, command):
+    folder = tmp_path / "a\x1b[31m\nb"
+    shutil.copytree(finished[0], folder)
+    results = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").write_text(json.dumps({**results, "name": folder.name}))
+    result = call(command, str(tmp_path if command == "runs" else folder))
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert r"a\x1b[31m\nb" in result.stdout
+    (folder / "results.json").write_text("{")
+    result = call(command, str(tmp_path if command == "runs" else folder))
+    assert result.exit_code == (0 if command == "runs" else 2)
+    assert "\x1b" not in result.output
+    assert "cannot be read as JSON" in result.output
+
+
 def test_report_draws_every_view_into_a_folder(finished, tmp_path):
     pytest.importorskip("matplotlib")
     result = call("report", str(finished[0]), "--figures", str(tmp_path / "figures"))
     assert result.exit_code == 0
-    assert len(list((tmp_path / "figures").iterdir())) == 6
-    said = refused("report", *2 * [str(finished[0])], "--figures", str(tmp_path / "none"))
-    assert "--figures draws one run, not 2" in said
+    assert len(list((tmp_path / "figures").iterdir())) == 8
+
+
+def test_report_draws_several_runs_as_a_comparison(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    both = 2 * [str(finished[0])]
+    figures, one = tmp_path / "figures", tmp_path / "one.svg"
+    result = call("report", *both, "--figures", str(figures), "--figure", str(one))
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in figures.iterdir()} == {"comparison.png", "comparison.svg"}
+    assert b"2 runs" in one.read_bytes()
 
 
 def test_report_takes_several_runs(finished):
     folder = str(finished[0])
     result = call("report", folder, folder, "--format", "json")
     assert [record["name"] for record in json.loads(result.stdout)] == ["run", "run"]
-    assert "--figure draws one run, not 2" in refused("report", folder, folder, "--figure", "c.png")
     assert "with --out" in refused("report", folder, folder, "--format", "html")
 
 
@@ -164,7 +213,27 @@ def test_tensorboard_gets_what_the_live_line_shows(data, finished, tmp_path):
     options = [*tiny_options(data), "--out", str(tmp_path / "run")]
     result = call("run", "--no-deploy", *options, "--tensorboard", str(tmp_path / "board"))
     assert result.exit_code == 0, result.output
-    assert list((tmp_path / "board").glob("events.out.tfevents.*"))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "board"))
+    events.Reload()
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    losses = json.loads((tmp_path / "run" / "losses.json").read_text())
+    every = {int(done): loss for stage in losses.values() for done, loss in stage.items()}
+
+    def values(tag):
+        return [entry.value for entry in events.Scalars(tag)]
+
+    assert values("training/loss") == pytest.approx([every[done] for done in sorted(every)])
+    rows = [row for point in results["points"] for row in point["residuals"]]
+    for name in ("primal", "dual"):
+        assert values(f"residuals/{name}") == pytest.approx([row[name] for row in rows])
+    for name in ("test", "validation"):
+        both = [results["dense"][name], *(point[name] for point in results["points"])]
+        assert values(f"path/{name}") == pytest.approx(both)
+    for layer in results["points"][0]["sparsity"]["zero_blocks"]:
+        zeros = [point["sparsity"]["zero_blocks"][layer] for point in results["points"]]
+        assert values(f"zero_blocks/{layer}")[-2:] == zeros
 
 
 def test_tensorboard_that_is_missing_is_named_before_anything_is_done(data, tmp_path, monkeypatch):

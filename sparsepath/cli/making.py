@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from sparsepath.cli.shipping import deploy_best
-from sparsepath.cli.speech import console, say
+from sparsepath.cli.speech import console, room, say
 from sparsepath.errors import BadInput
 from sparsepath.lab.settings import Settings
+from sparsepath.report.safe import visible
 
 NO_DEPLOY = inspect.Parameter(
     "no_deploy",
@@ -29,24 +30,25 @@ def run(
     Without options this is the main job: the embedded digits, a small network, the l0 path over
     kernels. Run it again after a stop, and it goes on where it was.
     """
-    from sparsepath.report.figures import curve
     from sparsepath.report.page import NAME
     from sparsepath.report.tables import as_text
+    from sparsepath.report.written import FOLDER, write_report
 
     record = _executed(settings, folder, tensorboard)
-    say(f"\n{as_text(record)}\n")
+    say(f"\n{as_text(record, width=room())}\n")
     try:
-        curve(record, folder / "curve.png")
-        drawn = ", the picture in curve.png"
-    except BadInput as error:
-        drawn = f" (no picture: {error})"
+        undrawn = write_report(folder)
+        drawn = f"tables {f'(no pictures: {undrawn})' if undrawn else 'and pictures'} in {FOLDER}"
+    except Exception as error:  # no report is worth a run
+        drawn = f"no {FOLDER} ({error})"
     weights = (
         ""
         if record["chosen"] is None
         else f", that point in points/{record['chosen'] + 1:02d}.safetensors"
     )
     page = f", the page in {NAME}" if (folder / NAME).exists() else ""
-    say(f"Written to {folder}: all figures in results.json{weights}{drawn}{page}.")
+    place = visible(str(folder))
+    say(f"Written to {place}: all figures in results.json{weights}{page}, {drawn}.")
     if not no_deploy:
         deploy_best(folder)
 

@@ -157,6 +157,7 @@ def _show(folder: Path, found: "Deployed") -> None:
     """The table of a deployment; the run's page, where there is one, shows what was measured."""
     from sparsepath.report.deployed import deployed_text
     from sparsepath.report.page import NAME, write_page
+    from sparsepath.report.written import FOLDER, write_tables
 
     say(f"\nPoint {found.point} of {found.run}, deployed:\n\n{deployed_text(found)}\n")
     say(f"Written to {found.path}.")
@@ -165,3 +166,8 @@ def _show(folder: Path, found: "Deployed") -> None:
             write_page([folder], folder / NAME)
         except BadInput as error:
             say(f"{NAME} stays as it was: {error}")
+    if (folder / FOLDER).is_dir():
+        try:
+            write_tables(folder)
+        except (BadInput, OSError) as error:
+            say(f"{FOLDER} stays as it was: {error}")

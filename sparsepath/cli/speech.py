@@ -10,15 +10,24 @@ import typer
 from rich.console import Console
 
 from sparsepath.errors import BadInput
+from sparsepath.report.safe import for_terminal
 
 console = Console(highlight=False)
+MOST_NARROW = 20
+"""Columns of a terminal below which lines are left to break as they may."""
 AGAIN = "Stopped; run the same command again to go on from here."
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def say(text: str) -> None:
-    """Print as it is: nothing in a name or a path is taken for markup."""
-    console.print(text, soft_wrap=True, markup=False, emoji=False)
+    """Print as it is: nothing in a name or a path is taken for markup, or acts on the terminal."""
+    shown = for_terminal(text, console.encoding)
+    console.print(shown, soft_wrap=True, markup=False, emoji=False)
+
+
+def room() -> int | None:
+    """How wide tables may be: what is no terminal takes them as wide as they are."""
+    return max(MOST_NARROW, console.width) if console.is_terminal else None
 
 
 @contextmanager
@@ -34,5 +43,6 @@ def sentences(debug: bool, *, stopped: str = "Stopped.") -> Iterator[None]:
             traceback.print_exc()
         expected = isinstance(error, BadInput)
         reason = error if expected else f"{type(error).__name__}: {error}"
-        print(f"sparsepath: {reason}", file=sys.stderr)
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        print(for_terminal(f"sparsepath: {reason}", encoding), file=sys.stderr)
         raise typer.Exit(2 if expected else 1) from None

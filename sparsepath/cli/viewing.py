@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sparsepath.cli.speech import Debug, console, say, sentences
+from sparsepath.cli.speech import Debug, console, room, say, sentences
 from sparsepath.errors import BadInput
 
 
@@ -21,7 +21,10 @@ def report(
         typer.Option("--format", help="text, markdown, latex, csv, json (every figure) or html."),
     ] = "text",
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Also draw the curve into this PNG or SVG.")
+        Path | None,
+        typer.Option(
+            "--figure", help="Also draw the curve, or of several runs all, into this PNG or SVG."
+        ),
     ] = None,
     figures: Annotated[
         Path | None,
@@ -35,18 +38,15 @@ def report(
 ) -> None:
     """Show runs, finished or not, as tables or as a page that compares them."""
     with sentences(debug):
-        from sparsepath.report.figures import curve
         from sparsepath.report.formats import FORMATS
         from sparsepath.report.page import NAME, write_page
-        from sparsepath.report.pictures import write_pictures
         from sparsepath.report.reading import read_run
+        from sparsepath.report.safe import visible
+        from sparsepath.report.tables import as_text
 
         if layout not in (*FORMATS, "html"):
             known = ", ".join((*FORMATS, "html"))
             raise BadInput(f"There is no format {layout!r}; choose one of {known}.")
-        if (figure or figures) and len(folders) > 1:
-            option = "--figure draws" if figure else "--figures draws"
-            raise BadInput(f"{option} one run, not {len(folders)}: give one folder.")
         records = [read_run(folder) for folder in folders]
         if layout == "html":
             first = folders[0]
@@ -57,13 +57,32 @@ def report(
                 )
             place = out or (first.with_suffix(".html") if first.is_file() else first / NAME)
             write_page(folders, place)
-            say(f"Written to {place}.")
+            say(f"Written to {visible(str(place))}.")
+        elif layout == "text":
+            say("\n\n".join(as_text(record, width=room()) for record in records))
         else:
             say(FORMATS[layout](records))
-        if figure is not None:
-            curve(records[0], figure)
-        if figures is not None:
-            write_pictures(records[0], figures)
+        if figure or figures:
+            _draw(folders, figure, figures)
+
+
+def _draw(folders: list[Path], figure: Path | None, figures: Path | None) -> None:
+    """The curve of one run or the comparison of several into a file, every view into a folder."""
+    from sparsepath.report.comparison import comparison_figure
+    from sparsepath.report.figures import curve_figure, write_figure
+    from sparsepath.report.losses import read_losses
+    from sparsepath.report.pictures import pictures, write_pictures
+    from sparsepath.report.reading import read_run
+    from sparsepath.report.view import Source
+
+    sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
+    records = [source.record for source in sources]
+    several = len(records) > 1
+    if figure:
+        write_figure(comparison_figure(records) if several else curve_figure(records[0]), figure)
+    if figures:
+        found = {"comparison": comparison_figure(records)} if several else pictures(sources[0])
+        write_pictures(found, figures)
 
 
 def show(
@@ -76,7 +95,8 @@ def show(
         from sparsepath.report.terminal import marks_for
         from sparsepath.report.terminal import show as shown
 
-        say(shown(read_run(folder), marks=marks_for(console.encoding)))
+        marks = marks_for(console.encoding)
+        say(shown(read_run(folder), marks=marks, width=room()))
 
 
 def runs(
@@ -88,6 +108,7 @@ def runs(
         from sparsepath.lab.folders import sorted_runs
         from sparsepath.report.overview import overview
         from sparsepath.report.reading import read_run
+        from sparsepath.report.safe import filled, visible
 
         found = sorted_runs(folder)
         if not found:
@@ -97,7 +118,7 @@ def runs(
             try:
                 records.append(read_run(run_folder))
             except BadInput as error:  # one damaged run must not hide the others
-                damaged.append(f"{run_folder.name}: {error}")
-        table = overview(records)
-        parts = [table.text(), table.note] if records else []
+                damaged.append(f"{visible(run_folder.name)}: {error}")
+        table, width = overview(records), room()
+        parts = [table.text(width), filled(table.note, width)] if records else []
         say("\n\n".join([*parts, *damaged]))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,12 @@ def stage_name(index: int, iteration: int | None) -> str:
     return (
         f"point {index + 1}, {'fine-tune' if iteration is None else f'iteration {iteration + 1}'}"
     )
+
+
+def stage_place(name: str) -> tuple[int, int | None] | None:
+    """The index and the iteration of a stage of the path by its name, None for another stage."""
+    found = re.fullmatch(r"point (\d+), (?:iteration (\d+)|fine-tune)", name)
+    return found and (int(found[1]) - 1, None if found[2] is None else int(found[2]) - 1)
 
 
 class Watch:

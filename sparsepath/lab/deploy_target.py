@@ -16,10 +16,9 @@ OWN = frozenset(
         "path.safetensors",
         "losses.json",
         "report.html",
-        "curve.png",
     }
 )
-"""What a run keeps in its folder, beside its points."""
+"""What a run keeps in its folder, beside its points and the folder of its report."""
 
 
 def target(path: Path, form: Form, *, force: bool) -> Path:
@@ -37,6 +36,6 @@ def target(path: Path, form: Form, *, force: bool) -> Path:
 def _of_a_run(path: Path) -> bool:
     """Whether some run, this or another, keeps a file there."""
     folder = path.parent.resolve()  # the folder may be reached by a link
-    if folder.name == "points" and (folder.parent / SETTINGS).exists():
+    if folder.name in ("points", "report") and (folder.parent / SETTINGS).exists():
         return True
     return path.name in OWN and (folder / SETTINGS).exists()

@@ -10,7 +10,10 @@ from sparsepath.lab.folders import Record
 from sparsepath.report.formats import FIGURES, figure
 from sparsepath.residuals import Residuals
 
-BY_POINT = ("mu", "validation", "test", "zero_blocks", "zero_of_model", "macs_speedup")
+BY_POINT = (
+    *("mu", "validation", "validation_W", "validation_F", "test", "epochs", "iterations"),
+    *("zero_blocks", "zero_weights", "zero_of_model", "macs", "macs_speedup"),
+)
 
 
 class Board(Watch):
@@ -57,4 +60,6 @@ class Board(Watch):
             value = figure(FIGURES[name], record)
             if value is not None:
                 self._writer.add_scalar(f"path/{name}", value, number)
+        for layer, zeros in (record["sparsity"].get("zero_blocks") or {}).items():
+            self._writer.add_scalar(f"zero_blocks/{layer}", zeros, number)
         self._writer.flush()

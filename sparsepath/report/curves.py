@@ -11,7 +11,9 @@ from sparsepath.lab.folders import Record
 from sparsepath.report.arms import Arms, Points, accuracies_at, shared_zeros
 from sparsepath.report.figures import blank
 from sparsepath.report.reported import DATA, NETWORKS, POSITIONS, ReportedPath, Side, paths
+from sparsepath.report.safe import for_figure
 from sparsepath.report.statistics import Sample
+from sparsepath.report.tables import finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,21 +97,22 @@ def convergence(records: Sequence[Record]) -> "Figure":
     figure = blank(7 * columns, 2.8 * rows)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel, record in zip(panels, records, strict=False):
-        _draw_residuals(panel, record)
+        draw_residuals(panel, record)
     for panel in panels[len(records) :]:
         panel.remove()
     _shared_legend(figure)
     return figure
 
 
-def _draw_residuals(panel: Any, record: Record) -> None:
+def draw_residuals(panel: Any, record: Record) -> None:
+    """Both residuals of one path in a panel."""
     points = record["points"]
     begins = list(itertools.accumulate((len(p["residuals"]) for p in points), initial=0))
     for begin in begins[:-1]:
         panel.axvline(begin, color="grey", linewidth=0.6, label="next mu")
     residuals = [row for point in points for row in point["residuals"]]
     for kind, title in (("primal", r"$\|W - F\|$"), ("dual", r"$\|F - F_{previous}\|$")):
-        figures = [row[kind] for row in residuals]
+        figures = [_number(row.get(kind)) for row in residuals]
         panel.plot(range(len(figures)), figures, marker=".", markersize=3, lw=1, label=title)
     epsilon = record["recipe"]["schedule"]["epsilon"]
     panel.axhline(epsilon, color="black", linestyle=":", lw=1, label=r"$\epsilon$")
@@ -117,8 +120,15 @@ def _draw_residuals(panel: Any, record: Record) -> None:
     panel.set_yscale("log", nonpositive="mask")
     panel.set_xlabel("iteration of the path")
     name = "-".join(filter(None, (record["network"], record["penalty"], record["variant"])))
-    panel.set_title(f"{name} on {DATA.get(record['data'], record['data'])}", fontsize=10)
+    data = DATA.get(record["data"], record["data"])
+    panel.set_title(textwrap.fill(for_figure(f"{name} on {data}"), 70), fontsize=10)
     panel.grid(alpha=0.3, axis="y")
+
+
+def _number(value: object) -> float:
+    """A figure, NaN where it is none, which leaves a gap."""
+    number = finite(value)
+    return math.nan if number is None else number
 
 
 def bands(arms: Arms, *, title: str, dense: float | None = None) -> "Figure":

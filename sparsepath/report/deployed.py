@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sparsepath.deploy.sides import Side
 from sparsepath.deploy.timing import Speed
 from sparsepath.lab.deploying import Deployed
-from sparsepath.report.layout import Table
-from sparsepath.report.tables import MISSING, percent
+from sparsepath.report.layout import MISSING, Table
+from sparsepath.report.tables import percent
 
 Cell = float | str | None
 MADE_OF = "Weights and MACs (of one image) are those that are not zero."

@@ -1,14 +1,17 @@
 """The picture of a run: accuracy over zero blocks."""
 
 import math
+import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
 from sparsepath.report.formats import FIGURES
 from sparsepath.report.formats import figure as figure_of
+from sparsepath.report.safe import for_figure
 from sparsepath.storage import write_atomically
 
 if TYPE_CHECKING:
@@ -30,12 +33,7 @@ def blank(width: float, height: float) -> "Figure":
 
 def write_png(figure: "Figure", path: Path) -> None:
     """Write a figure as PNG, whole or not at all, and with the same bytes each time."""
-    write_atomically(
-        path,
-        lambda neighbour: figure.savefig(
-            neighbour, format="png", dpi=150, metadata={"Software": None}
-        ),
-    )
+    _write(figure, path, format="png", dpi=150, metadata={"Software": None})
 
 
 def write_svg(figure: "Figure", path: Path) -> None:
@@ -43,10 +41,14 @@ def write_svg(figure: "Figure", path: Path) -> None:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "sparsepath"}):
-        write_atomically(
-            path,
-            lambda neighbour: figure.savefig(neighbour, format="svg", metadata={"Date": None}),
-        )
+        _write(figure, path, format="svg", metadata={"Date": None})
+
+
+def _write(figure: "Figure", path: Path, **how: Any) -> None:
+    with warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box; the tables have it.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        write_atomically(path, lambda neighbour: figure.savefig(neighbour, **how))
 
 
 def write_figure(figure: "Figure", path: Path) -> None:
@@ -71,11 +73,11 @@ def curve_figure(record: Record) -> "Figure":
     axes = figure.add_subplot()
     zeros = [_hundredfold(FIGURES["zero_blocks"], point) for point in points]
     below = []
-    for split, colour in (("validation", "tab:blue"), ("test", "tab:orange")):
+    for split, colour, mark in (("validation", "tab:blue", "o"), ("test", "tab:orange", "s")):
         base = _hundredfold(FIGURES[split], dense)
         axes.axhline(base, color=colour, linestyle=":", linewidth=1)
         accuracies = [_hundredfold(FIGURES[split], point) for point in points]
-        axes.plot(zeros, accuracies, color=colour, marker="o", markersize=4, label=split)
+        axes.plot(zeros, accuracies, color=colour, marker=mark, markersize=4, label=split)
         for zero, accuracy in zip(zeros, accuracies, strict=True):
             if accuracy < base - DEEP:
                 below.append(f"{split} {accuracy:.1f} at {zero:.1f}")
@@ -84,10 +86,11 @@ def curve_figure(record: Record) -> "Figure":
     missed = f"; below the picture: {', '.join(below)}" if below else ""
     axes.set_xlabel(f"zero blocks (%){missed}")
     axes.set_ylabel("accuracy (%)")
-    axes.set_title(
+    about = (
         f"{settings['network']} on {settings['data']}, {settings['penalty']} over "
         f"{settings['blocks']}, seed {settings['seed']}"
     )
+    axes.set_title(textwrap.fill(for_figure(about), 70), fontsize=11)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower left")
     return figure

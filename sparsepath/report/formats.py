@@ -59,8 +59,8 @@ def as_csv(records: Sequence[Record]) -> str:
             [
                 name,
                 point,
-                *(_plain(figure(show, row)) for show in FIGURES.values()),
-                *(_plain(finite(_zeros(row).get(layer))) for layer in layers),
+                *(in_full(figure(show, row)) for show in FIGURES.values()),
+                *(in_full(finite(_zeros(row).get(layer))) for layer in layers),
             ]
             for name, point, row in rows
         ],
@@ -80,7 +80,8 @@ def _zeros(row: Record) -> Mapping[str, int]:
     return found
 
 
-def _plain(value: float | None) -> str:
+def in_full(value: float | None) -> str:
+    """A figure in full precision, nothing where it is missing."""
     return "" if value is None else repr(value)
 
 

@@ -2,25 +2,23 @@
 
 import csv
 import io
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    # At the start of a row these two would be read as arguments of the line break before it.
-    "[": "{[}",
-    "*": "{*}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
-_MINUS = re.compile(r"(?<!\w)-(?=\d)")
-_NORM = re.compile(r"\bl([01])\b")
+from rich.cells import cell_len
+
+from sparsepath.report.safe import (
+    as_markdown_line,
+    for_latex,
+    for_markdown,
+    for_spreadsheet,
+    visible,
+)
+
+MISSING = "-"
+"""What a table shows of a figure that a record lacks, or that is no number."""
+_GAP = "  "
 _WIDTH = r"\ifdim\width>\textwidth\textwidth\else\width\fi"
 
 
@@ -33,35 +31,61 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
-    def text(self) -> str:
-        """In columns, aligned to the right, without what is said above and below."""
-        rows = [self.titles, *self.rows]
-        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
+    def filled(self) -> "Table":
+        """Without the columns in which no row has anything; the first says whose the rows are."""
+        kept = [
+            number
+            for number in range(len(self.titles))
+            if number == 0 or any(row[number] not in ("", MISSING) for row in self.rows)
+        ]
+        rows = [[row[number] for number in kept] for row in self.rows]
+        return replace(self, titles=[self.titles[number] for number in kept], rows=rows)
+
+    def text(self, width: int | None = None) -> str:
+        """In columns, aligned to the right, without what is said above and below.
+
+        What is wider than the width goes on below, each part with the first column; where that one
+        takes most of the width itself, every row is a paragraph.
+        """
+        rows = [[visible(cell) for cell in row] for row in (self.titles, *self.rows)]
+        columns = [_aligned(cells) for cells in zip(*rows, strict=True)]
+        widths = [cell_len(cells[0]) for cells in columns]
+        parts = list(_parts(widths, width))
+        if width is not None and len(parts) > 1 and widths[0] > width / 2:
+            return "\n".join(_paragraph(rows[0], row, width) for row in rows[1:])
+        return "\n\n".join(
+            "\n".join(
+                _GAP.join(row).rstrip() for row in zip(*(columns[n] for n in part), strict=True)
+            )
+            for part in parts
         )
 
     def csv(self) -> str:
         """For a spreadsheet or a program: titles and cells alone."""
         file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([self.titles, *self.rows])
+        rows = [list(map(for_spreadsheet, row)) for row in (self.titles, *self.rows)]
+        csv.writer(file, lineterminator="\n").writerows(rows)
         return file.getvalue().rstrip("\n")
 
     def markdown(self) -> str:
         """For a page, aligned to the right."""
-        rows = [self.titles, ["---:"] * len(self.titles), *self.rows]
-        lines = "\n".join(f"| {' | '.join(map(_markdown, row))} |" for row in rows)
-        return "\n\n".join(part for part in (self.caption, lines, self.note) if part)
+        rows = [list(map(for_markdown, row)) for row in (self.titles, *self.rows)]
+        rows.insert(1, ["---:"] * len(self.titles))
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        note = "\n".join(map(as_markdown_line, self.note.split("\n")))
+        return "\n\n".join(part for part in (as_markdown_line(self.caption), lines, note) if part)
 
     def latex(self) -> str:
         """For a paper that loads graphicx: no wider than the text, with its caption above."""
-        head, *body = (f"{' & '.join(map(_latex, row))} \\\\" for row in (self.titles, *self.rows))
-        note = [f"\\par\\smallskip\\footnotesize {_latex(self.note)}"] if self.note else []
+        head, *body = (
+            f"{' & '.join(map(for_latex, row))} \\\\" for row in (self.titles, *self.rows)
+        )
+        said = "\n".join(map(for_latex, self.note.split("\n")))
+        note = [f"\\par\\smallskip\\footnotesize {said}"] if self.note else []
         lines = [
             r"\begin{table}[htbp]",
             r"\centering",
-            f"\\caption{{{_latex(self.caption)}}}",
+            f"\\caption{{{for_latex(self.caption)}}}",
             f"\\resizebox{{{_WIDTH}}}{{!}}{{%",
             f"\\begin{{tabular}}{{{'r' * len(self.titles)}}}",
             r"\hline",
@@ -76,11 +100,26 @@ class Table:
         return "\n".join(lines)
 
 
-def _markdown(cell: str) -> str:
-    return cell.replace("|", r"\|")
+def _aligned(cells: Sequence[str]) -> list[str]:
+    """The cells of a column, all as wide as its widest is on a terminal."""
+    width = max(map(cell_len, cells))
+    return [" " * (width - cell_len(cell)) + cell for cell in cells]
 
 
-def _latex(text: str) -> str:
-    """Text in which LaTeX sees no commands; a minus and the norms l0 and l1 look as they should."""
-    escaped = "".join(_LATEX.get(character, character) for character in text)
-    return _NORM.sub(r"$\\ell_\1$", _MINUS.sub("$-$", escaped))
+def _parts(widths: Sequence[int], room: int | None) -> Iterator[list[int]]:
+    """The columns that fit beside each other, each time after the first one."""
+    part, used = [0], widths[0]
+    for number, width in enumerate(widths[1:], start=1):
+        if room is not None and len(part) > 1 and used + len(_GAP) + width > room:
+            yield part
+            part, used = [0], widths[0]
+        part.append(number)
+        used += len(_GAP) + width
+    yield part
+
+
+def _paragraph(titles: Sequence[str], row: Sequence[str], width: int) -> str:
+    """What the row is of, and below it every figure with its title."""
+    figures = zip(titles[1:], row[1:], strict=True)
+    said = ", ".join(f"{title} {cell}" for title, cell in figures if cell)
+    return f"{row[0]}\n{textwrap.indent(textwrap.fill(said, width - len(_GAP)), _GAP)}"

@@ -47,6 +47,6 @@ COLUMNS: Mapping[str, Callable[[Record], str]] = MappingProxyType(
 
 
 def overview(records: Sequence[Record]) -> Table:
-    """One row for each run, with its best figures."""
+    """One row for each run, with the best figures that there are."""
     rows = [[cell(show, record) for show in COLUMNS.values()] for record in records]
-    return Table("", list(COLUMNS), rows, NOTE)
+    return Table("", list(COLUMNS), rows, NOTE).filled()

@@ -1,32 +1,47 @@
 """The views of the page as pictures for a paper: PNG and SVG."""
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
-from sparsepath.report.curves import convergence
+from sparsepath.report.curves import draw_residuals
 from sparsepath.report.figures import blank, curve_figure, write_png, write_svg
+from sparsepath.report.losses import Losses, loss_after
+from sparsepath.report.maps import BlockMap, block_maps
+from sparsepath.report.safe import for_figure
+from sparsepath.report.tables import chosen_point, point_number
+from sparsepath.report.view import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HATCHES = ("", "//", "xx", "..", "--", "\\\\", "||", "++")
+FLAT = 6.0
+"""A map this many times as wide as high is stretched."""
 
 
-def pictures(record: Record) -> dict[str, "Figure"]:
-    """Every picture of a run by its name."""
-    return {
-        "curve": curve_figure(record),
-        "layers": layers_figure(record),
-        "convergence": convergence_figure(record),
-    }
+def pictures(source: Source) -> dict[str, "Figure"]:
+    """Every picture of a run by its name, as far as it has what is drawn there."""
+    record = source.record
+    found = {"curve": curve_figure(record), "layers": layers_figure(record)}
+    shown = chosen_point(record) or record["points"][-1]
+    alive = block_maps(source.folder, {**record, "points": [shown]})
+    if maps := {layer: each for layer, each in alive.items() if each.points}:
+        found["blocks"] = blocks_figure(maps, point_number(shown))
+    if any(point.get("residuals") for point in record["points"]):
+        found["convergence"] = convergence_figure(record, source.losses)
+    return found
 
 
-def write_pictures(record: Record, folder: Path) -> list[Path]:
-    """Write every picture of a run into a folder, as PNG and as SVG; the files."""
+def write_pictures(found: Mapping[str, "Figure"], folder: Path) -> list[Path]:
+    """Write pictures into a folder, each as PNG and as SVG; the files."""
     written = []
-    for name, picture in pictures(record).items():
+    for name, picture in found.items():
         for ending, write in (("png", write_png), ("svg", write_svg)):
             written.append(folder / f"{name}.{ending}")
             write(picture, written[-1])
@@ -43,16 +58,16 @@ def layers_figure(record: Record) -> "Figure":
     axes = figure.add_subplot()
     width = 0.8 / len(blocks)
     for number, (layer, count) in enumerate(blocks.items()):
-        zeros = [((p.get("sparsity") or {}).get("zero_blocks") or {}).get(layer, 0) for p in points]
+        zeros = [((p.get("sparsity") or {}).get("zero_blocks") or {}).get(layer) for p in points]
         axes.bar(
             [place + (number - (len(blocks) - 1) / 2) * width for place in range(len(points))],
-            [100 * zero / count for zero in zeros],
+            [math.nan if zero is None else 100 * zero / count for zero in zeros],
             width,
-            label=layer,
+            label=for_figure(layer),
             hatch=HATCHES[number % len(HATCHES)],
             edgecolor="white",
         )
-    axes.set_xticks(range(len(points)), [str(point["index"] + 1) for point in points])
+    axes.set_xticks(range(len(points)), [point_number(point) for point in points])
     axes.set_xlabel("point")
     axes.set_ylabel("zero blocks (%)")
     axes.set_ylim(0, 100)
@@ -60,11 +75,65 @@ def layers_figure(record: Record) -> "Figure":
     return figure
 
 
-def convergence_figure(record: Record) -> "Figure":
-    """The residuals over the iterations of the path."""
+def blocks_figure(maps: Mapping[str, BlockMap], number: str) -> "Figure":
+    """Which blocks of every layer live at the point of this number: they are dark."""
+    columns = min(3, len(maps))
+    rows = -(-len(maps) // columns)
+    figure = blank(3.4 * columns, 3.2 * rows + 0.4)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel, (layer, each) in zip(panels, maps.items(), strict=False):
+        _draw_map(panel, each, number)
+        zero = f"{each.count - int(each.points[number].sum()):,} of {each.count:,} zero"
+        panel.set_title(f"{for_figure(layer)}\n{zero}", fontsize=9)
+    for panel in panels[len(maps) :]:
+        panel.remove()
+    figure.suptitle(f"Blocks that live at point {number} (dark)", fontsize=11)
+    return figure
+
+
+def _draw_map(panel: Any, each: BlockMap, number: str) -> None:
+    """The map in rows and columns, lying rather than standing; what is no block is left blank."""
+    cells = np.full(each.rows * each.columns, np.nan)
+    cells[: each.count] = each.points[number]
+    grid = cells.reshape(each.rows, each.columns)
+    grid = grid.T if each.rows > each.columns else grid
+    aspect = "auto" if grid.shape[1] > FLAT * grid.shape[0] else "equal"
+    panel.imshow(grid, cmap="Greys", vmin=-0.1, vmax=1.2, interpolation="nearest", aspect=aspect)
+    panel.set_xticks([])
+    panel.set_yticks([])
+
+
+def convergence_figure(record: Record, losses: Losses) -> "Figure":
+    """The residuals over the iterations of the path and, where it was kept, the loss."""
     settings = record["settings"]
+    walked = [point for point in record["points"] if point.get("residuals")]
+    loss = [
+        loss_after(losses, index=point["index"], iteration=number)
+        for point in walked
+        for number in range(len(point["residuals"]))
+    ]
+    known = any(value is not None for value in loss)
+    figure = blank(7, 5.2 if known else 3.2)
+    panels = list(figure.subplots(2 if known else 1, 1, sharex=True, squeeze=False).flat)
     about = {name: settings[name] for name in ("network", "penalty", "data")}
     schedule = {"epsilon": settings.get("epsilon") or 0.0}
-    walked = [point for point in record["points"] if point.get("residuals")]
     path = {**about, "variant": "", "points": walked, "recipe": {"schedule": schedule}}
-    return convergence([path])
+    draw_residuals(panels[0], path)
+    if known:
+        panels[0].set_xlabel("")
+        _draw_losses(panels[1], loss, [len(point["residuals"]) for point in walked])
+    handles, labels = panels[0].get_legend_handles_labels()
+    shown = dict(zip(labels, handles, strict=True))
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _draw_losses(panel: Any, loss: list[float | None], lengths: list[int]) -> None:
+    for begin in np.cumsum([0, *lengths[:-1]]):
+        panel.axvline(begin, color="grey", linewidth=0.6)
+    values = [np.nan if value is None else value for value in loss]
+    panel.plot(range(len(values)), values, color="black", marker=".", markersize=3, lw=1)
+    panel.set_yscale("log", nonpositive="mask")
+    panel.set_ylabel("loss after the iteration")
+    panel.set_xlabel("iteration of the path")
+    panel.grid(alpha=0.3, axis="y")

@@ -42,9 +42,33 @@ def _check(record: Record) -> None:
         raise TypeError(f"the name is {record['name']!r}")
     if dense is not None and not isinstance(dense, Mapping):
         raise TypeError(f"the dense reference is {dense!r}")
+    _counts(dense or {}, "blocks", least=1)
     for point in record["points"]:
         if isinstance(point["index"], bool) or not isinstance(point["index"], int):
             raise TypeError(f"the index of a point is {point['index']!r}")
+        for name in ("sparsity", "macs", "latency"):
+            _part(point, name)
+        _counts(_part(point, "sparsity"), "zero_blocks", least=0)
+        rows = point.get("residuals") or []
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise TypeError("the residuals of a point are no list of figures")
+
+
+def _part(owner: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part that may be missing, but is nothing else than figures by their names."""
+    part = owner.get(name)
+    if part is not None and not isinstance(part, Mapping):
+        raise TypeError(f"{name} is a {type(part).__name__}")
+    return part or {}
+
+
+def _counts(owner: Mapping[str, Any], name: str, *, least: int) -> None:
+    """Refuse what is no whole number of at least this; it may be missing."""
+    for layer, count in _part(owner, name).items():
+        if count is not None and (not isinstance(count, int) or count < least):
+            raise TypeError(f"{name} of {layer!r} is {count!r}")
+        if count is None and least:
+            raise TypeError(f"{name} of {layer!r} is missing")
 
 
 def plain(value: Any) -> Any:

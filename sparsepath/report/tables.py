@@ -1,16 +1,14 @@
 """The table of a run: its columns, its heading, and which point to take."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sparsepath.lab.folders import Record
-from sparsepath.report.layout import Table
+from sparsepath.report.layout import MISSING, Table
+from sparsepath.report.safe import filled, visible
 
 Show = Callable[[Record], str]
-
-MISSING = "-"
-"""What a table shows of a figure that a record lacks, or that is no number."""
 
 
 @dataclass(frozen=True)
@@ -92,20 +90,29 @@ LAYERS = Column(
     lambda r: layer_counts(r["sparsity"]["zero_blocks"]),
 )
 FEWER_MACS = Column("MACs fewer", *_both(lambda r: f"{r['macs']['speedup']:.2f}x"))
-MEASURED = Column("measured", *_both(lambda r: f"{latency_gain(r):.2f}x"))
-LEGEND = (
+MEASURED = Column("measured", _nothing, lambda r: f"{latency_gain(r):.2f}x")
+ZEROS = (
     "In percent: zero blocks of all blocks, zero weights of the sparsified layers and of the "
-    "model; accuracy in validation of W, of F and after the fine-tune (val), and in the test. "
-    "Flips: blocks that the last ADMM iteration killed or brought back; where they are many, the "
+    "model; accuracy "
+)
+VALIDATION = "in validation of W, of F and after the fine-tune (val), and "
+FLIPS = (
+    " Flips: blocks that the last ADMM iteration killed or brought back; where they are many, the "
     "support is not settled, and another xi would give another."
 )
 
 
-def as_text(record: Record) -> str:
-    """The table in columns, with what its titles mean."""
-    titles = [column.title for column in COLUMNS]
-    table = Table(heading(record), titles, list(_rows(record, COLUMNS)))
-    return "\n".join([table.caption, "", table.text(), "", LEGEND, verdict(record)])
+def legend(titles: Sequence[str]) -> str:
+    """What the titles of a table mean that are not plain."""
+    validation = VALIDATION if "val" in titles else ""
+    return f"{ZEROS}{validation}in the test.{FLIPS if 'flips' in titles else ''}"
+
+
+def as_text(record: Record, *, width: int | None = None) -> str:
+    """The table in columns with what its titles mean, no wider than the width if one is given."""
+    table = full_table(record)
+    note = [filled(line, width) for line in table.note.split("\n\n")]
+    return "\n".join([filled(table.caption, width), "", table.text(width), "", *note])
 
 
 def as_markdown(record: Record) -> str:
@@ -115,14 +122,18 @@ def as_markdown(record: Record) -> str:
 
 def full_table(record: Record) -> Table:
     """The paper's table of a run, with the speed-up in theory and, where measured, in practice."""
-    timed = any("latency" in point for point in record["points"])
-    return _table(record, (*COLUMNS, FEWER_MACS, *([MEASURED] if timed else []), LAYERS))
+    table = _table(record, (*COLUMNS, FEWER_MACS, MEASURED, LAYERS))
+    layers = ", ".join(map(visible, (record["dense"] or {}).get("blocks") or {}))
+    if not layers or LAYERS.title not in table.titles:
+        return table
+    return replace(table, note=f"{table.note}\n\nBy layer: {layers}.")
 
 
 def _table(record: Record, columns: tuple[Column, ...]) -> Table:
+    """Of these columns the ones that the record has figures for."""
     titles = [column.title for column in columns]
-    note = f"{LEGEND}\n\n{verdict(record)}"
-    return Table(heading(record), titles, list(_rows(record, columns)), note)
+    table = Table(heading(record), titles, list(_rows(record, columns))).filled()
+    return replace(table, note=f"{legend(table.titles)}\n\n{verdict(record)}")
 
 
 def _rows(record: Record, columns: tuple[Column, ...]) -> Iterator[list[str]]:

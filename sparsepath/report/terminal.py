@@ -1,5 +1,6 @@
 """A run in the terminal: its table, and its curve drawn with characters."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,10 @@ from sparsepath.report.formats import FIGURES, figure
 from sparsepath.report.tables import as_text, percent
 
 WIDTH, HEIGHT = 64, 14
+MARGIN = 8
+"""Columns to the left of the plot's inside."""
+LEAST = 12
+"""Columns of the narrowest plot."""
 REACH = 0.15
 """Accuracies further below the highest one are drawn in the lowest row."""
 
@@ -36,9 +41,10 @@ def marks_for(encoding: str) -> Marks:
     return PRETTY
 
 
-def show(record: Record, *, marks: Marks = PRETTY) -> str:
-    """The table of a run, and below it its curve."""
-    return f"{as_text(record)}\n\n{plot(record, marks=marks)}"
+def show(record: Record, *, marks: Marks = PRETTY, width: int | None = None) -> str:
+    """The table of a run, and below it its curve, no wider than the width where it is given."""
+    inside = WIDTH if width is None else min(WIDTH, max(LEAST, width - MARGIN))
+    return f"{as_text(record, width=width)}\n\n{plot(record, marks=marks, width=inside)}"
 
 
 def plot(record: Record, *, marks: Marks = PRETTY, width: int = WIDTH, height: int = HEIGHT) -> str:
@@ -64,12 +70,17 @@ def plot(record: Record, *, marks: Marks = PRETTY, width: int = WIDTH, height: i
     below = sum(y < low for points in drawn.values() for _, y in points)
     rows = _canvas(drawn, line, marks, low=low, high=high, size=(width, height))
     labels = {0: percent(high), height - 1: percent(low)}
-    body = [f"{labels.get(number, ''):>6} {marks.edge}{row}" for number, row in enumerate(rows)]
-    axis = " " * 8 + "0 %" + f"{'zero blocks':^{width - 8}}" + "100 %"
+    body = [
+        f"{labels.get(number, ''):>{MARGIN - 2}} {marks.edge}{row}"
+        for number, row in enumerate(rows)
+    ]
+    axis = f"0 %{'zero blocks':^{max(0, width - 8)}}100 %"
     legend = f"{marks.validation} validation  {marks.test} test  {marks.both} both  "
     legend += f"{marks.dense} dense reference in the test; accuracy in percent"
-    cut = [f"{'':8}{below} marks in the lowest row lie below it"] if below else []
-    return "\n".join([*body, axis, " " * 8 + legend, *cut])
+    cut = f"{below} marks in the lowest row lie below it" if below else ""
+    margin = " " * MARGIN
+    said = textwrap.wrap(legend, max(width, LEAST)) + textwrap.wrap(cut, max(width, LEAST))
+    return "\n".join([*body, *(f"{margin}{line}" for line in (axis, *said))])
 
 
 def _canvas(

@@ -40,7 +40,7 @@ def without_times(content):
     return [without_times(item) for item in content] if isinstance(content, list) else content
 
 
-REPORTED = ("curve.png", "report.html", "losses.json")
+REPORTED = ("report", "report.html", "losses.json")
 """What the command writes beside what a run itself does."""
 
 
@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if name in REPORTED:
+        if path.relative_to(folder).parts[0] in REPORTED:
             continue
         if path.suffix == ".json":
             found[name] = without_times(json.loads(path.read_text()))

@@ -37,6 +37,11 @@ def test_losses_residuals_and_points_are_logged(tmp_path):
     assert [step for step, _ in found["path/test"]] == [0, 1]
     assert [value for _, value in found["path/test"]] == pytest.approx([0.9765, 0.975])
     assert [step for step, _ in found["path/mu"]] == [1]
+    assert found["path/epochs"] == [(0, 16.0), (1, 7.0)]
+    assert found["path/iterations"] == [(1, 3.0)]
+    assert found["path/macs"] == [(0, 3_430_000.0), (1, 1_715_000.0)]
+    assert found["zero_blocks/a.weight"] == [(1, 1.0)]
+    assert found["zero_blocks/b.weight"] == [(1, 49.0)]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):

@@ -47,7 +47,7 @@ def test_the_full_table_has_the_theoretical_and_where_there_is_one_the_measured_
     timed = {**record()["points"][0], "latency": LATENCY}
     table = full_table(record(points=[timed]))
     assert dict(zip(table.titles, table.rows[1], strict=True))["measured"] == "1.50x"
-    assert dict(zip(table.titles, table.rows[0], strict=True))["measured"] == "-"
+    assert dict(zip(table.titles, table.rows[0], strict=True))["measured"] == ""
     assert float(rows_of(as_csv([record(points=[timed])]))[1]["latency_speedup"]) == 1.5
 
 
@@ -83,6 +83,13 @@ def test_the_overview_has_the_best_figures_of_every_run():
     assert rows[0]["zero blocks"] == "90.00"
     assert rows[1]["best"] == rows[1]["test"] == ""
     assert rows[2]["dense test"] == "-"
+
+
+def test_the_overview_leaves_out_what_no_run_has():
+    table = overview([record(chosen=None), record(dense=None, points=[], chosen=None)])
+    assert not {"best", "zero blocks", "test", "MACs fewer"} & set(table.titles)
+    assert "dense test" in table.titles
+    assert "dense test" not in overview([record(dense=None, points=[], chosen=None)]).titles
 
 
 @pytest.mark.parametrize(
@@ -121,6 +128,16 @@ def test_a_record_with_nan_is_read_with_none(tmp_path):
         {"points": [3]},
         {"dense": [1]},
         {"name": 3},
+        {"dense": {"blocks": [1, 2]}},
+        {"dense": {"blocks": {"a": 0}}},
+        {"dense": {"blocks": {"a": None}}},
+        {"points": [{"index": 0, "sparsity": "none"}]},
+        {"points": [{"index": 0, "macs": [1]}]},
+        {"points": [{"index": 0, "latency": 3}]},
+        {"points": [{"index": 0, "sparsity": {"zero_blocks": [1, 2]}}]},
+        {"points": [{"index": 0, "sparsity": {"zero_blocks": {"a": "one"}}}]},
+        {"points": [{"index": 0, "residuals": "none"}]},
+        {"points": [{"index": 0, "residuals": [1]}]},
     ],
     ids=str,
 )

@@ -39,3 +39,29 @@ def test_latex_shows_norms_and_minus_as_mathematics():
 
 def test_latex_without_a_note_has_none():
     assert "footnotesize" not in Table("c", ["x"], [["1"]]).latex()
+
+
+WIDE = Table("", ["run", *"abcdef"], [["one", *["12.34"] * 6], ["two", "", *["5.67"] * 5]])
+
+
+def test_text_that_is_too_wide_goes_on_below_with_the_first_column():
+    assert WIDE.text() == WIDE.text(200)
+    assert WIDE.text(22).split("\n\n") == [
+        "run      a      b\none  12.34  12.34\ntwo          5.67",
+        "run      c      d\none  12.34  12.34\ntwo   5.67   5.67",
+        "run      e      f\none  12.34  12.34\ntwo   5.67   5.67",
+    ]
+
+
+def test_rows_with_long_names_are_paragraphs_where_there_is_no_room_for_columns():
+    named = Table("", WIDE.titles, [["a-name-of-some-length", *row[1:]] for row in WIDE.rows])
+    assert named.text(30).splitlines()[3:] == [
+        "a-name-of-some-length",
+        "  b 5.67, c 5.67, d 5.67, e",
+        "  5.67, f 5.67",
+    ]
+
+
+def test_wide_characters_take_their_place():
+    lines = Table("", ["x", "y"], [["中", "1"], ["ab", "2"], ["a\x1b", "3"]]).text().splitlines()
+    assert lines == ["    x  y", "   中  1", "   ab  2", "a\\x1b  3"]

@@ -1,16 +1,11 @@
 """Tables and figures: the right numbers in the right places."""
 
-import io
-
 import pytest
 from records import record
-from rich.console import Console
 
 from sparsepath.errors import BadInput
 from sparsepath.report.figures import curve
-from sparsepath.report.live import live
-from sparsepath.report.tables import as_markdown, as_text, heading, verdict
-from sparsepath.residuals import Residuals
+from sparsepath.report.tables import as_markdown, as_text, full_table, heading, verdict
 
 ROW = ["2", "0.00247", "90.00", "43.21", "32.19", "1.72 M", "90.12", "80.34", "97.50"]
 ROW += ["97.12", "41", "7"]
@@ -20,8 +15,40 @@ def test_the_text_has_a_row_for_dense_and_for_every_point_with_its_numbers():
     lines = as_text(record()).splitlines()
     assert lines[0] == "my-run: digit-net on digits, l0 over kernels, seed 0 (finished)"
     dense = next(line for line in lines if line.startswith("dense"))
-    assert dense.split() == ["dense", "1.00", "2.00", "3.00", "3.43", "M", "98.00", "97.65", "16"]
-    assert lines[5].split() == " ".join(ROW).split()
+    shown = "dense 1.00 2.00 3.00 3.43 M 98.00 97.65 16 1.00x of 10-90"
+    assert dense.split() == shown.split()
+    assert lines[5].split() == " ".join([*ROW, "2.00x", "1-89"]).split()
+    assert "By layer: a.weight, b.weight." in lines
+
+
+def test_a_narrow_terminal_gets_the_columns_in_parts_and_loses_none():
+    whole = as_text(record()).split()
+    for width in (40, 80):
+        text = as_text(record(), width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert set(whole) <= set(text.split())
+        titles = [line for line in text.splitlines() if line.startswith("point ")]
+        assert len(titles) > 1
+
+
+def test_columns_that_no_row_has_are_left_out_with_what_is_said_of_them():
+    kept = {"index", "mu", "test", "sparsity", "macs", "epochs"}
+    points = [{k: v for k, v in p.items() if k in kept} for p in record()["points"]]
+    dense = {k: v for k, v in record()["dense"].items() if k != "validation"}
+    table = full_table(record(points=points, dense=dense))
+    assert not {"val W", "val F", "val", "flips", "measured"} & set(table.titles)
+    assert not {"", "-"} & {cell for row in table.rows[1:] for cell in row}
+    assert "(val)" not in table.note
+    assert "Flips" not in table.note
+    assert {"val W", "val", "flips"} < set(full_table(record()).titles)
+    assert "(val)" in full_table(record()).note
+
+
+def test_a_figure_that_one_point_has_keeps_its_column():
+    first, second = record()["points"]
+    table = full_table(record(points=[{**first, "validation_F": None}, second]))
+    column = [dict(zip(table.titles, row, strict=True))["val F"] for row in table.rows]
+    assert column == ["", "-", "80.34"]
 
 
 def test_the_text_stands_in_columns():
@@ -94,47 +121,3 @@ def test_there_is_no_curve_without_points(tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(BadInput, match="'my-run' has no points yet"):
         curve(record(points=[]), tmp_path / "curve.png")
-
-
-def residuals(*, primal, dual):
-    return Residuals(primal, dual, primal_relative=0.5, dual_relative=0.5, flipped=3, guarded=())
-
-
-def shown(*, terminal):
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=terminal, width=160, highlight=False)
-    with live(console, points=2) as watch:
-        watch.dense(record()["dense"])
-        watch.epoch("point 1, iteration 1", done=17, planned=30, loss=0.75)
-        watch.iteration(0, [residuals(primal=5.5, dual=0.25)])
-        watch.epoch("point 1, iteration 2", done=18, planned=30, loss=0.5)
-        watch.progress.refresh()
-        watch.point(record()["points"][0])
-    return file.getvalue()
-
-
-def test_a_terminal_shows_a_bar_with_the_time_left():
-    said = "point 1 of 2, iteration 2, loss 0.5000, primal 5.5, dual 0.25"
-    assert said in shown(terminal=True)
-    assert "60%" in shown(terminal=True)
-    assert "left" in shown(terminal=True)
-
-
-def test_anything_else_gets_plain_lines():
-    assert shown(terminal=False).splitlines() == [
-        "images: 3,500 train, 500 validation, 1,000 test",
-        "dense: validation 98.00 %, test 97.65 %, 44,138 weights, 100 blocks, 3.43 M MACs",
-        "point  1/2: mu 1.23e-03, zero blocks 50.00 %, validation 98.10 %, test 97.50 %, "
-        "3 iterations, 12 s",
-    ]
-
-
-def test_a_long_stage_says_now_and_then_that_it_lives(monkeypatch):
-    clock = iter([0.0, 10.0, 31.0, 31.0, 40.0])
-    monkeypatch.setattr("sparsepath.report.live.time.monotonic", lambda: next(clock))
-    file = io.StringIO()
-    with live(Console(file=file, width=100), points=2) as watch:
-        for epoch in (1, 2, 3):
-            watch.epoch("dense reference", done=epoch, planned=60, loss=1 / epoch)
-    said = "dense reference: 2 of at most 60 epochs, loss 0.5000"
-    assert file.getvalue().splitlines() == [said]

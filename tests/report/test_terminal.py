@@ -28,7 +28,7 @@ def test_the_dense_reference_is_a_line():
 
 def test_a_collapsed_network_does_not_press_the_others_together():
     points = [point(n, zero=0.5, validation=y, test=y) for n, y in enumerate((1.0, 0.9, 0.1))]
-    drawn = plot(record(points=points, dense=None), marks=ASCII, width=11, height=4)
+    drawn = plot(record(points=points, dense=None), marks=ASCII, width=40, height=4)
     assert [row.strip() for row in rows(drawn, 4)] == ["*", "", "*", "*"]
     assert "2 marks in the lowest row lie below it" in drawn
 
@@ -50,3 +50,16 @@ def test_show_has_the_table_and_the_plot():
     shown = show(record())
     assert "Sparsest with at least" in shown
     assert PRETTY.test in shown
+
+
+def test_a_narrow_terminal_has_room_for_everything():
+    for width in (40, 60, 80):
+        for marks in (ASCII, PRETTY):
+            lines = show(record(), marks=marks, width=width).splitlines()
+            assert max(map(len, lines)) <= width
+    assert PRETTY.test in show(record(), width=40)
+
+
+def test_a_name_does_not_act_on_the_terminal():
+    assert "\x1b" not in show(record(name="a\x1b[2Jb\nc"))
+    assert r"a\x1b[2Jb\nc: digit-net" in show(record(name="a\x1b[2Jb\nc"))

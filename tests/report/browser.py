@@ -1,5 +1,7 @@
 """A headless browser for the page: the system's own, or a reason to skip."""
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,3 +53,54 @@ def load(opened: object, page: Path) -> None:
     opened.get(page.resolve().as_uri())
     filled = "return document.querySelector('#card')?.childElementCount > 0"
     WebDriverWait(opened, 30).until(lambda opened: opened.execute_script(filled))
+
+
+def text(page, selector):
+    """What an element says."""
+    return page.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+
+
+def shown(page, figure):
+    """A figure of the card, up to what is said beside it."""
+    return re.split(r" \(| of |, ", text(page, f'#card [data-figure="{figure}"]'))[0]
+
+
+def press(page, selector, key):
+    """A key on an element."""
+    from selenium.webdriver.common.keys import Keys
+
+    page.find_element("css selector", selector).send_keys(getattr(Keys, key))
+
+
+def slide(page, selector, value):
+    """A slider moved to a value."""
+    script = "const e = document.querySelector(arguments[0]); e.value = arguments[1]; "
+    page.execute_script(script + "e.dispatchEvent(new Event('input'))", selector, str(value))
+
+
+def click_point(page, plot, trace, number):
+    """What plotly tells the page when a mark is clicked."""
+    page.execute_script(
+        "const plot = document.getElementById(arguments[0]);"
+        "const trace = plot.data.find((t) => t.name === arguments[1]);"
+        "const customdata = trace.customdata[arguments[2] - 1];"
+        "plot.emit('plotly_click', { points: [{ customdata }] })",
+        plot,
+        trace,
+        number,
+    )
+
+
+def complaints(page):
+    """What the console said that is no mere news."""
+    return [entry["message"] for entry in page.get_log("browser") if entry["level"] != "INFO"]
+
+
+def requests(page):
+    """Every address that was asked for since the last call."""
+    told = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    return [
+        message["params"]["request"]["url"]
+        for message in told
+        if message["method"] == "Network.requestWillBeSent"
+    ]

@@ -11,8 +11,8 @@ function drawCompare() {
       name, legendgroup, showlegend: !band && k === 0, x: data.runs[n].points.map((p) => hundred(p.zero_blocks)),
       y: data.runs[n].points.map((p) => hundred(p[split])), mode: band ? "markers" : "lines+markers", line,
       marker: { color: style.colour, symbol: style.symbol, size: band ? 5 : 7, opacity: band ? 0.55 : 1 },
-      customdata: data.runs[n].points.map((p) => [n, p.number]),
-      hovertemplate: `${label(data.runs[n].name)}, point %{customdata[1]}: %{y:.2f} %, %{x:.2f} % zero blocks<extra></extra>`,
+      customdata: data.runs[n].points.map((p) => [n, p.number, label(data.runs[n].name)]),
+      hovertemplate: `%{customdata[2]}, point %{customdata[1]}: %{y:.2f} %, %{x:.2f} % zero blocks<extra></extra>`,
     }));
     if (!band) return single;
     const x = band.x.map(hundred), edge = { x, mode: "lines", line: { width: 0 }, showlegend: false, legendgroup, hoverinfo: "skip" };
@@ -23,11 +23,11 @@ function drawCompare() {
       ...single,
     ];
   });
-  const shown = span([...data.runs.flatMap((run) => run.points.map((p) => hundred(p[split])))]);
-  byId("runs-cut").textContent = cutOff(shown);
-  byId("runs").setAttribute("aria-label", `${split} accuracy over zero blocks of ${data.runs.length} runs; the table below has their best points`);
-  draw("runs", traces, { xaxis: axis("zero blocks (%)"), yaxis: axis(`${split} accuracy (%)`, { range: shown.range }), height: 500, legend: { orientation: "h", x: 0, y: -0.16, yanchor: "top" } });
+  const shown = span(data.runs.flatMap((run) => run.points.map((p) => hundred(p[split]))), showsAll.runs);
+  sayCut("runs", shown, drawCompare);
+  const said = `${split} accuracy over zero blocks of ${data.runs.length} runs; the table below has their best points.`;
+  draw("runs", said, traces, { xaxis: axis("zero blocks (%)"), yaxis: axis(`${split} accuracy (%)`, { range: shown.range }), height: 500, legend: { orientation: "h", x: 0, y: -0.16, yanchor: "top" }, uirevision: `${split} ${showsAll.runs}` });
   onClick("runs");
 }
-byId("split")?.addEventListener("change", drawCompare);
+byId("split")?.addEventListener("change", () => { remember({ split: byId("split").value }); drawCompare(); });
 views.push(drawCompare);

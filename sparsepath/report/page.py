@@ -36,8 +36,10 @@ NEEDS = "The page needs plotly and jinja2: pip install 'sparsepath[report]'."
 def write_page(folders: Sequence[Path], place: Path) -> None:
     """Write the page of one run, or of several side by side."""
     sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
+    # Only the page in its own folder is rewritten by a run that goes on.
+    own = len(folders) == 1 and place.resolve() == (folders[0] / NAME).resolve()
     try:
-        text = page(sources, waiting(folders, [source.record for source in sources], place))
+        text = page(sources, waiting(folders[0], sources[0].record) if own else {})
     except BadInput:
         raise
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:

@@ -1,6 +1,5 @@
 """Whether the page of an unfinished run waits for more of it, and for how long."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,9 @@ SLOWER = 4
 """A run that has had nothing new for this many times its longest stage has probably stopped."""
 
 
-def waiting(folders: Sequence[Path], records: Sequence[Record], place: Path) -> dict[str, Any]:
-    """What the page needs to look for more; nothing where no run will rewrite it."""
-    if len(folders) != 1 or records[0]["finished"]:
-        return {}
-    (folder,), (record,) = folders, records
-    if not folder.is_dir() or place.resolve().parent != folder.resolve():
+def waiting(folder: Path, record: Record) -> dict[str, Any]:
+    """What the page needs to look for more of its run; nothing where no more will come."""
+    if record["finished"] or not folder.is_dir():
         return {}
     stages = [record["dense"] or {}, *record["points"]]
     longest = max((finite(stage.get("seconds")) or 0.0 for stage in stages), default=0.0)

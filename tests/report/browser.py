@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sparsepath.report.page import write_page
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -104,3 +106,28 @@ def requests(page):
         for message in told
         if message["method"] == "Network.requestWillBeSent"
     ]
+
+
+def choose(page, selector, value):
+    """An option chosen, or a box ticked or not."""
+    script = "const e = document.querySelector(arguments[0]); "
+    script += "if (e.type === 'checkbox') e.checked = arguments[1]; else e.value = arguments[1]; "
+    page.execute_script(script + "e.dispatchEvent(new Event('change'))", selector, value)
+
+
+def made(folder, *records):
+    """The page of runs with these figures: in the one's own folder, or above several."""
+    folders = [folder] if len(records) == 1 else [folder / str(n) for n in range(len(records))]
+    for place, whole in zip(folders, records, strict=True):
+        place.mkdir(exist_ok=True)
+        (place / "results.json").write_text(json.dumps(whole))
+    write_page(folders, folder / "report.html")
+    return folder / "report.html"
+
+
+def heard(page, beginning):
+    """Wait for what is said aloud to begin like this; all of it."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(page, 20).until(lambda page: text(page, "#said").startswith(beginning))
+    return text(page, "#said")

@@ -13,8 +13,8 @@ from records import LATENCY, record, walked
 from sparsepath.errors import BadInput
 from sparsepath.report import page as page_module
 from sparsepath.report.formats import FORMATS
-from sparsepath.report.losses import LossLog, loss_after, read_losses
 from sparsepath.report.layout import Table
+from sparsepath.report.losses import LossLog, loss_after, read_losses
 from sparsepath.report.page import LIMIT, NAME, PageWatch, in_script, known, page, write_page
 from sparsepath.report.view import Source, view
 
@@ -61,7 +61,7 @@ def test_the_measured_latency_is_shown_where_there_is_one():
     assert shown["throughput_in"] == ["sparsepath", "onnxruntime"]
 
 
-NAMES = ["plain", "my runs/it's @ home", "-x $(false) `a` \"b\" \\", "esc\x1b\n\u202e\udc80'\\101"]
+NAMES = ["plain", "my runs/it's @ home", '-x $(false) `a` "b" \\', "esc\x1b\n\u202e\udc80'\\101"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -209,6 +209,24 @@ def test_several_folders_make_one_page(tmp_path):
     data = data_of((tmp_path / "both.html").read_text())
     assert [len(run["points"]) for run in data["runs"]] == [3, 4]
     assert [group["runs"] for group in data["groups"]] == [[0], [1]]  # their points differ
+
+
+@needs_plotly
+def test_only_a_page_that_its_run_rewrites_looks_for_more(tmp_path):
+    going = record(finished=False)
+    write_run(tmp_path / "a", going)
+    write_run(tmp_path / "b", going)
+
+    def made(place, *names):
+        write_page([tmp_path / name for name in names], place)
+        text = place.read_text()
+        assert "unfinished" in text
+        return bool(data_of(text)["live"]), 'id="reload"' in text
+
+    assert made(tmp_path / "a" / NAME, "a") == (True, True)
+    assert made(tmp_path / "a" / "other.html", "a") == (False, False)
+    assert made(tmp_path / NAME, "a") == (False, False)
+    assert made(tmp_path / "a" / NAME, "a", "b") == (False, False)
 
 
 def test_losses_are_kept_epoch_by_epoch_and_gone_on_with(tmp_path):

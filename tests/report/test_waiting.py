@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 
 def test_a_page_waits_from_the_last_sign_of_its_run(folder):
-    found = waiting([folder], [record(finished=False)], folder / "report.html")
+    found = waiting(folder, record(finished=False))
     assert found["changed"] == last_sign(folder) == 5000
     assert found["for"] == PATIENCE
 
@@ -28,12 +28,9 @@ def test_a_page_waits_from_the_last_sign_of_its_run(folder):
 def test_a_slow_run_has_more_time(folder):
     slow = record(finished=False)
     slow["points"][0] = {**slow["points"][0], "seconds": 2 * PATIENCE}
-    assert waiting([folder], [slow], folder / "report.html")["for"] > 2 * PATIENCE
+    assert waiting(folder, slow)["for"] > 2 * PATIENCE
 
 
-def test_a_page_that_nobody_rewrites_waits_for_nothing(folder, tmp_path):
-    going, elsewhere = record(finished=False), tmp_path / "other" / "report.html"
-    assert waiting([folder], [record()], folder / "report.html") == {}
-    assert waiting([folder], [going], elsewhere) == {}
-    assert waiting([folder, folder], [going, going], folder / "report.html") == {}
-    assert waiting([folder / "losses.json"], [going], folder / "report.html") == {}
+def test_nothing_more_comes_of_a_finished_run_or_a_walk(folder):
+    assert waiting(folder, record()) == {}
+    assert waiting(folder / "losses.json", record(finished=False)) == {}

@@ -25,7 +25,7 @@ function drawCompare() {
   });
   const shown = span(data.runs.flatMap((run) => run.points.map((p) => hundred(p[split]))), showsAll.runs);
   sayCut("runs", shown, drawCompare);
-  const said = `${split} accuracy over zero blocks of ${data.runs.length} runs; the table below has their best points.`;
+  const said = `${split} accuracy over zero blocks of ${data.runs.length} runs; the table below lists them.`;
   draw("runs", said, traces, { xaxis: axis("zero blocks (%)"), yaxis: axis(`${split} accuracy (%)`, { range: shown.range }), height: 500, legend: { orientation: "h", x: 0, y: -0.16, yanchor: "top" }, uirevision: `${split} ${showsAll.runs}` });
   onClick("runs");
 }

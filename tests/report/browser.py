@@ -54,7 +54,7 @@ def load(opened: object, page: Path) -> None:
     opened.get("about:blank")  # or the page that is open already could be taken for the new one
     opened.get(page.resolve().as_uri())
     filled = "return document.querySelector('#card')?.childElementCount > 0"
-    WebDriverWait(opened, 30).until(lambda opened: opened.execute_script(filled))
+    WebDriverWait(opened, 90).until(lambda opened: opened.execute_script(filled))
 
 
 def text(page, selector):

@@ -110,7 +110,9 @@ function light([r, g, b]) {
 }
 function backdrop(found) {
   const layers = [];
-  for (let e = found; e; e = e.parentElement) layers.push(rgba(getComputedStyle(e).backgroundColor));
+  for (let e = found; e; e = e.parentElement) {
+    layers.push(rgba(getComputedStyle(e).backgroundColor));
+  }
   return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]);
 }
 function opacity(found) {

@@ -71,7 +71,7 @@ def test_new_points_come_and_the_reader_stays_where_they_are(chromium, tmp_path)
         "window.scrollTo({ top: 700, behavior: 'instant' })"
     )
     before = state(chromium)
-    assert before["layer"] == "a.weight" and before["focus"] == "2" and before["scroll"] == 700
+    assert (before["layer"], before["focus"], before["scroll"]) == ("a.weight", "2", 700)
     assert before["low"] < 10
     mark(chromium)
     more = going(5)

@@ -43,12 +43,15 @@ function logTicks(low, high) {
     const every = Math.ceil(found.length / MOST);
     return found.filter((_, n) => n % every === 0);
   }
-  const rough = (high - low) / 4, size = 10 ** Math.floor(Math.log10(rough));
-  const step = size * [1, 2, 5, 10].find((digit) => digit * size >= rough);
-  const found = [];
-  for (let n = Math.ceil(low / step); n * step <= high; n++) found.push(Number((n * step).toPrecision(6)));
-  return found;
+  const size = 10 ** Math.floor(Math.log10(high - low));
+  for (const digit of [5, 2, 1, 0.5, 0.2, 0.1]) {
+    const found = [], step = digit * size;
+    for (let n = Math.ceil(low / step); n * step <= high; n++) found.push(Number((n * step).toPrecision(8)));
+    if (found.length >= 3) return found;
+  }
+  return [low, high];
 }
+const tickText = (x) => (x >= 1e-3 && x < 1e5 ? String(x) : x.toExponential());
 
 // Plotly's own numbers are one alone within a decade, or digits that do not say which decade.
 function fitTicks(plot) {
@@ -58,7 +61,7 @@ function fitTicks(plot) {
     if (drawn?.type !== "log") continue;
     const ends = drawn.range.map((end) => 10 ** end), ticks = logTicks(Math.min(...ends), Math.max(...ends));
     if (JSON.stringify(ticks) === JSON.stringify(drawn.tickvals)) continue;
-    Object.assign(changes, { [`${name}.tickmode`]: "array", [`${name}.tickvals`]: ticks, [`${name}.ticktext`]: ticks.map(brief) });
+    Object.assign(changes, { [`${name}.tickmode`]: "array", [`${name}.tickvals`]: ticks, [`${name}.ticktext`]: ticks.map(tickText) });
   }
   if (Object.keys(changes).length) Plotly.relayout(plot, changes);
 }

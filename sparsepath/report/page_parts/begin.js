@@ -12,6 +12,7 @@ listLayers();
 prepareFloor();
 if (before.by) openTable();
 pick(picked.run, before.by === "hand" ? before.point : null, { by: "start" });
+for (const view of lasting) view();
 if (before.by === "floor" && judged.length) floorMoved();
 if (before.reloaded) comeBack(before);
 follow();

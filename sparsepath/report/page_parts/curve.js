@@ -21,12 +21,14 @@ function splitTrace(run, split, number, title) {
   };
 }
 
-function otherTrace(run, number) {
+// All other runs as one trace with gaps between them: a trace for each would take seconds to draw.
+function otherTrace() {
+  const others = data.runs.flatMap((run, number) => (number === picked.run ? [] : [...run.points.map((p) => ({ p, place: [number, p.number, label(run.name)] })), null]));
   return {
-    name: label(run.name), x: run.points.map(along), y: run.points.map((p) => hundred(p.test)),
-    customdata: run.points.map((p) => [number, p.number]), mode: "lines+markers", showlegend: false,
+    name: "other runs", x: others.map((each) => each && along(each.p)), y: others.map((each) => each && hundred(each.p.test)),
+    customdata: others.map((each) => each?.place ?? null), mode: "lines+markers",
     line: { color: colour("soft"), width: 1 }, marker: { color: colour("soft"), size: 5 }, opacity: 0.55,
-    hovertemplate: `%{fullData.name}, point %{customdata[1]}: %{y:.2f} % test<extra></extra>`,
+    hovertemplate: "%{customdata[2]}, point %{customdata[1]}: %{y:.2f} % test<extra></extra>",
   };
 }
 
@@ -51,11 +53,10 @@ function drawCurve() {
   byId("curve-cut").hidden = true;
   if (!run.points.length) { sayInstead("curve", "This run has no points yet."); return; }
   if (!has("validation") && !has("test")) { sayInstead("curve", "No point of this run has an accuracy."); return; }
-  const others = data.runs.flatMap((other, number) => (number === picked.run ? [] : [otherTrace(other, number)]));
   const lines = [["validation", "validation", 0], ["test", "test", 1]];
   if (byId("inner").checked) lines.push(["validation_W", "validation of W", 2], ["validation_F", "validation of F", 3]);
   const drawn = lines.filter(([name]) => has(name));
-  const traces = [...others, ...drawn.map(([name, title, number]) => splitTrace(run, name, number, title))];
+  const traces = [...(data.runs.length > 1 ? [otherTrace()] : []), ...drawn.map(([name, title, number]) => splitTrace(run, name, number, title))];
   const point = pointNow();
   if (point) {
     const x = along(point);

@@ -1,7 +1,7 @@
 // Theme and drawing: plotly takes its colours from the page's style.
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const views = [];
+const views = [], lasting = []; // what follows the picked point, and what does not
 const PAPER = 680; // pixels that fit the width of a sheet, which a figure cannot find out by itself
 let printing = false;
 let chosenTheme = null;
@@ -75,14 +75,15 @@ function sayInstead(id, sentence) {
 }
 
 function redraw() { for (const view of views) view(); }
+function redrawAll() { for (const view of [...views, ...lasting]) view(); }
 
 byId("theme").addEventListener("click", () => {
   chosenTheme = themeNow() === "dark" ? "light" : "dark";
   try { localStorage.setItem("sparsepath theme", chosenTheme); } catch { /* may be denied */ }
   setTheme(chosenTheme);
-  redraw();
+  redrawAll();
 });
-dark.addEventListener("change", () => { setTheme(themeNow()); redraw(); });
+dark.addEventListener("change", () => { setTheme(themeNow()); redrawAll(); });
 
 // On paper nothing can be opened: everything is.
 let closed = [];
@@ -90,10 +91,10 @@ addEventListener("beforeprint", () => {
   if (printing) return;
   closed = [...document.querySelectorAll("details:not([open])")];
   for (const details of closed) details.open = true;
-  printing = true; setTheme("light"); redraw();
+  printing = true; setTheme("light"); redrawAll();
 });
 addEventListener("afterprint", () => {
   for (const details of closed) details.open = false;
-  printing = false; setTheme(themeNow()); redraw();
+  printing = false; setTheme(themeNow()); redrawAll();
 });
 setTheme(themeNow());

@@ -106,9 +106,9 @@ def chosen(record: Record, tolerance: float) -> int | None:
 
 
 def sparsest(points: Sequence[Record], floor: float) -> Record | None:
-    """The point with the most zero blocks among those of at least this accuracy in validation."""
+    """The sparsest point of at least this accuracy in validation; of equals the most accurate."""
     good = [point for point in points if point["validation"] >= floor - 1e-12]
-    return max(good, key=lambda point: point["sparsity"]["of_blocks"], default=None)
+    return max(good, key=lambda p: (p["sparsity"]["of_blocks"], p["validation"]), default=None)
 
 
 def circumstances(device: torch.device) -> Record:

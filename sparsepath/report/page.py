@@ -2,34 +2,44 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sparsepath import __version__
 from sparsepath.errors import BadInput
 from sparsepath.lab.bench import Watch
 from sparsepath.lab.folders import Record
+from sparsepath.report.layout import Table
 from sparsepath.report.losses import read_losses
 from sparsepath.report.maps import block_maps, pack_all
 from sparsepath.report.overview import overview
 from sparsepath.report.reading import read_run
-from sparsepath.report.tables import full_table
+from sparsepath.report.tables import MISSING, full_table
 from sparsepath.report.view import Source, view
+from sparsepath.report.visible import visible
+from sparsepath.report.waiting import waiting
 from sparsepath.storage import write_text
 
 NAME = "report.html"
 LIMIT = 6_000_000
 """Most characters of a page: what a browser opens at once and a mail still carries."""
-SCRIPTS = ("start", "draw", "curve", "card", "layers", "convergence", "compare", "pick")
+SCRIPTS = (
+    *("start", "draw", "axes", "curve", "card", "layers", "convergence", "compare"),
+    *("pick", "follow", "begin"),
+)
 NEEDS = "The page needs plotly and jinja2: pip install 'sparsepath[report]'."
 
 
 def write_page(folders: Sequence[Path], place: Path) -> None:
     """Write the page of one run, or of several side by side."""
     sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
+    # Only the page in its own folder is rewritten by a run that goes on.
+    own = len(folders) == 1 and place.resolve() == (folders[0] / NAME).resolve()
     try:
-        text = page(sources)
+        text = page(sources, waiting(folders[0], sources[0].record) if own else {})
     except BadInput:
         raise
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
@@ -40,18 +50,19 @@ def write_page(folders: Sequence[Path], place: Path) -> None:
     write_text(place, text)
 
 
-def page(sources: Sequence[Source]) -> str:
-    """The page itself."""
-    shown = view(sources)
+def page(sources: Sequence[Source], live: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The page itself, which looks for more of its run where it can be rewritten."""
+    shown = {**view(sources), "live": dict(live)}
     maps = [block_maps(source.folder, source.record) for source in sources]
     fill = _template()
-    bare = fill(sources, shown)
+    records = [visible(source.record) for source in sources]
+    bare = fill(records, shown)
     # A tenth is left for what JSON adds to the maps themselves.
     packed, fit = pack_all(maps, room=int(0.9 * (LIMIT - len(bare))))
     for run, its_maps in zip(shown["runs"], packed, strict=True):
-        run["maps"] = its_maps
+        run["maps"] = {visible(layer): each for layer, each in its_maps.items()}
     shown["maps_fit"] = fit
-    text = fill(sources, shown)
+    text = fill(records, shown)
     if len(text) > LIMIT:
         raise BadInput(
             f"The page of {len(sources)} runs would have {len(text) / 1e6:.1f} MB, more than "
@@ -60,7 +71,7 @@ def page(sources: Sequence[Source]) -> str:
     return text
 
 
-def _template() -> Callable[[Sequence[Source], Mapping[str, Any]], str]:
+def _template() -> Callable[[Sequence[Record], Mapping[str, Any]], str]:
     """What fills the page with the figures of runs."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -79,13 +90,13 @@ def _template() -> Callable[[Sequence[Source], Mapping[str, Any]], str]:
     script = "\n".join((parts / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     style = (parts / "page.css").read_text(encoding="utf-8")
 
-    def fill(sources: Sequence[Source], shown: Mapping[str, Any]) -> str:
-        records = [source.record for source in sources]
+    def fill(records: Sequence[Record], shown: Mapping[str, Any]) -> str:
         return template.render(
             title=records[0]["name"] if len(records) == 1 else f"{len(records)} runs compared",
             runs=shown["runs"],
-            tables=[full_table(record) for record in records],
-            overview=overview(records),
+            tables=[known(full_table(record)) for record in records],
+            overview=known(overview(records)),
+            live=shown["live"],
             settings=[record["settings"] for record in records],
             data=in_script(shown),
             plotly=get_plotlyjs(),
@@ -95,6 +106,17 @@ def _template() -> Callable[[Sequence[Source], Mapping[str, Any]], str]:
         )
 
     return fill
+
+
+def known(table: Table) -> Table:
+    """The table without the columns in which no row has anything."""
+    kept = [
+        number
+        for number in range(len(table.titles))
+        if any(row[number] not in ("", MISSING) for row in table.rows)
+    ]
+    titles, *rows = ([row[number] for number in kept] for row in (table.titles, *table.rows))
+    return replace(table, titles=titles, rows=rows)
 
 
 def in_script(content: object) -> str:

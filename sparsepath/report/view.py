@@ -1,7 +1,6 @@
 """What the page shows of each run as plain JSON, with None where a figure is missing."""
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,12 @@ from sparsepath.report.bands import band, grouped, labels
 from sparsepath.report.formats import FIGURES, figure
 from sparsepath.report.losses import Losses, loss_after
 from sparsepath.report.tables import finite, heading, state, verdict
+from sparsepath.report.visible import quoted, visible
 
 BYTES = 4
 """of one weight"""
+EMBEDDED = "digits"
+"""The data set that is no file."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class Source:
 
 def view(sources: Sequence[Source]) -> dict[str, Any]:
     """The figures of all runs, and the groups in which they are compared."""
-    records = [source.record for source in sources]
-    groups = grouped(records)
+    raw = [source.record for source in sources]
+    records, groups = [visible(record) for record in raw], grouped(raw)
     return {
         "runs": [_run(source) for source in sources],
         "groups": [
@@ -49,7 +51,7 @@ LAST = ("primal", "dual", "flipped")
 
 
 def _run(source: Source) -> dict[str, Any]:
-    record = source.record
+    record = visible(source.record)
     dense = record["dense"] or {}
     settings = record["settings"]
     return {
@@ -132,15 +134,20 @@ def commands(source: Source) -> dict[str, list[str]]:
 
     For the weights' file the number has two digits, as there.
     """
-    weights = str(source.folder / "points")
+    folder = source.folder.absolute()  # nobody knows from where it will be pasted
     settings = source.record["settings"]
-    about = f"--network {shlex.quote(settings['network'])} --data {shlex.quote(settings['data'])}"
-    before, _, after = shlex.quote(f"{weights}/@.safetensors").rpartition("@")
+    about = f"--network {quoted(settings['network'])} --data {quoted(_data(settings['data']))}"
+    before, _, after = quoted(f"{folder}/points/@.safetensors").rpartition("@")
     return {
-        "Deploy": [f"sparsepath deploy {shlex.quote(str(source.folder))} --point ", ""],
-        "Weights": [f"{weights}/", ".safetensors"],
+        "Deploy": [f"sparsepath deploy {quoted(str(folder))} --point ", ""],
+        "Weights": [before, after],
         "Walk on from it": [f"sparsepath path --from {before}", f"{after} {about}"],
     }
+
+
+def _data(named: str) -> str:
+    """Data sets go by their name, files and folders by where they are."""
+    return str(Path(named).absolute()) if named != EMBEDDED and Path(named).exists() else named
 
 
 def _short(value: object) -> float | None:

@@ -241,6 +241,9 @@ def test_the_point_is_chosen_in_validation_and_never_in_the_test():
     assert chosen(record, 0.01) == 1
     assert chosen(record, 0.0) == 0
     assert chosen({**record, "points": points[2:]}, 0.01) is None
+    twins = [{**points[1], "index": n, "validation": v} for n, v in enumerate((0.5, 0.6, 0.55))]
+    lenient = {**record, "points": twins}
+    assert chosen(lenient, 1.0) == 1  # equally sparse: the most accurate
 
 
 def test_a_checkpoint_replaces_the_dense_training(data, unbroken, tmp_path):

@@ -1,7 +1,9 @@
 """The page: whole, small, escaped, and written while a run goes."""
 
 import json
+import os
 import re
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from records import LATENCY, record, walked
 from sparsepath.errors import BadInput
 from sparsepath.report import page as page_module
 from sparsepath.report.formats import FORMATS
+from sparsepath.report.layout import Table
 from sparsepath.report.losses import LossLog, loss_after, read_losses
-from sparsepath.report.page import LIMIT, NAME, PageWatch, in_script, page, write_page
+from sparsepath.report.page import LIMIT, NAME, PageWatch, in_script, known, page, write_page
 from sparsepath.report.view import Source, view
 
 needs_plotly = pytest.mark.skipif(find_spec("plotly") is None, reason="plotly is not installed")
@@ -58,17 +61,41 @@ def test_the_measured_latency_is_shown_where_there_is_one():
     assert shown["throughput_in"] == ["sparsepath", "onnxruntime"]
 
 
-def test_commands_are_quoted():
-    folder = "my runs/it's @ home"
-    (plain,) = view([source(record(), folder)])["runs"]
-    assert set(plain["commands"]) == {"Deploy", "Weights", "Walk on from it"}
-    before, after = plain["commands"]["Walk on from it"]
-    assert before + "02" + after == (
-        "sparsepath path --from 'my runs/it'\"'\"'s @ home/points/02.safetensors' "
-        "--network digit-net --data digits"
-    )
-    deploy = "2".join(plain["commands"]["Deploy"])
-    assert deploy == "sparsepath deploy 'my runs/it'\"'\"'s @ home' --point 2"
+NAMES = ["plain", "my runs/it's @ home", '-x $(false) `a` "b" \\', "esc\x1b\n\u202e\udc80'\\101"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_can_be_pasted_anywhere(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my data.npz").touch()
+    whole = record()
+    whole["settings"] |= {"data": "my data.npz"}
+    (shown,) = view([source(whole, name)])["runs"]
+    said = shown["commands"]
+    monkeypatch.chdir("/")  # where the reader is, is not where the page was made
+
+    def words(title, number):
+        command = number.join(said[title])
+        assert command.isprintable()
+        told = f"sparsepath() {{ printf '%s\\0' \"$@\"; }}; {command}"
+        done = subprocess.run(["bash", "-c", told], capture_output=True, check=True)
+        return [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
+
+    folder = f"{tmp_path}/{name}"
+    assert words("Deploy", "2") == ["deploy", folder, "--point", "2"]
+    assert words("Walk on from it", "02") == [
+        *("path", "--from", f"{folder}/points/02.safetensors"),
+        *("--network", "digit-net", "--data", f"{tmp_path}/my data.npz"),
+    ]
+    said = {"Weights": [f"sparsepath {said['Weights'][0]}", said["Weights"][1]]}
+    assert words("Weights", "02") == [f"{folder}/points/02.safetensors"]
+
+
+def test_embedded_data_go_by_their_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").touch()
+    (shown,) = view([source(record())])["runs"]
+    assert shown["commands"]["Walk on from it"][1].endswith(" --data digits")
 
 
 def test_every_iteration_has_the_loss_of_its_last_epoch():
@@ -136,6 +163,11 @@ def test_a_page_asks_nothing_of_anyone():
     assert "default-src 'none'" in own
 
 
+def test_columns_that_are_empty_in_every_row_are_left_out():
+    table = Table("c", ["a", "b", "d", "e"], [["1", "-", "", "-"], ["2", "", "-", "3"]], "n")
+    assert known(table) == Table("c", ["a", "e"], [["1", "-"], ["2", "3"]], "n")
+
+
 def write_run(folder, whole):
     folder.mkdir(exist_ok=True)
     (folder / "results.json").write_text(json.dumps(whole))
@@ -177,6 +209,24 @@ def test_several_folders_make_one_page(tmp_path):
     data = data_of((tmp_path / "both.html").read_text())
     assert [len(run["points"]) for run in data["runs"]] == [3, 4]
     assert [group["runs"] for group in data["groups"]] == [[0], [1]]  # their points differ
+
+
+@needs_plotly
+def test_only_a_page_that_its_run_rewrites_looks_for_more(tmp_path):
+    going = record(finished=False)
+    write_run(tmp_path / "a", going)
+    write_run(tmp_path / "b", going)
+
+    def made(place, *names):
+        write_page([tmp_path / name for name in names], place)
+        text = place.read_text()
+        assert "unfinished" in text
+        return bool(data_of(text)["live"]), 'id="reload"' in text
+
+    assert made(tmp_path / "a" / NAME, "a") == (True, True)
+    assert made(tmp_path / "a" / "other.html", "a") == (False, False)
+    assert made(tmp_path / NAME, "a") == (False, False)
+    assert made(tmp_path / "a" / NAME, "a", "b") == (False, False)
 
 
 def test_losses_are_kept_epoch_by_epoch_and_gone_on_with(tmp_path):

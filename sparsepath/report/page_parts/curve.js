@@ -5,6 +5,12 @@ const along = (point) => say2(point[across()], (x) => (isShare() ? 100 * x : x))
 const hundred = (share) => say2(share, (x) => 100 * x);
 function say2(value, change) { return value == null ? null : change(value); }
 
+// What is known of a point, in words.
+function sayPoint(point) {
+  const shares = [["zero_blocks", "zero blocks"], ["validation", "in validation"], ["test", "in the test"]];
+  return shares.filter(([name]) => point[name] != null).map(([name, words]) => `${percent(point[name])} ${words}`).join(", ") || "no figures";
+}
+
 function splitTrace(run, split, number, title) {
   const style = styleOf(number);
   return {
@@ -15,36 +21,42 @@ function splitTrace(run, split, number, title) {
   };
 }
 
-function otherTrace(run, number) {
+// All other runs as one trace with gaps between them: a trace for each would take seconds to draw.
+function otherTrace() {
+  const others = data.runs.flatMap((run, number) => (number === picked.run ? [] : [...run.points.map((p) => ({ p, place: [number, p.number, label(run.name)] })), null]));
   return {
-    name: label(run.name), x: run.points.map(along), y: run.points.map((p) => hundred(p.test)),
-    customdata: run.points.map((p) => [number, p.number]), mode: "lines+markers", showlegend: false,
-    line: { color: colour("soft"), width: 1 }, marker: { color: colour("soft"), size: 5 }, opacity: 0.35,
-    hovertemplate: `%{fullData.name}, point %{customdata[1]}: %{y:.2f} % test<extra></extra>`,
+    name: "other runs", x: others.map((each) => each && along(each.p)), y: others.map((each) => each && hundred(each.p.test)),
+    customdata: others.map((each) => each?.place ?? null), mode: "lines+markers",
+    line: { color: colour("soft"), width: 1 }, marker: { color: colour("soft"), size: 5 }, opacity: 0.55,
+    hovertemplate: "%{customdata[2]}, point %{customdata[1]}: %{y:.2f} % test<extra></extra>",
   };
 }
 
+const DENSE = { width: 1.2, dash: "dot" }, LEAST = { width: 1, dash: "longdashdot" };
 function denseLines(run) {
   const lines = [["validation", 0], ["test", 1]].filter(([split]) => run.dense[split] != null);
   return lines.map(([split, number]) => ({
     type: "line", xref: "paper", x0: 0, x1: 1, y0: 100 * run.dense[split], y1: 100 * run.dense[split],
-    line: { color: styleOf(number).colour, width: 1.2, dash: "dot" },
+    line: { color: styleOf(number).colour, ...DENSE },
   }));
 }
 
 function floorLine() {
   const floor = Number(byId("floor").value);
-  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: floor, y1: floor, line: { color: colour("soft"), width: 1, dash: "longdashdot" } };
+  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: floor, y1: floor, line: { color: colour("soft"), ...LEAST } };
 }
 
 function drawCurve() {
   const run = runNow();
+  const has = (name) => run.points.some((p) => p[name] != null);
+  byId("inner-label").hidden = !has("validation_W") && !has("validation_F");
+  byId("curve-cut").hidden = true;
   if (!run.points.length) { sayInstead("curve", "This run has no points yet."); return; }
-  const others = data.runs.flatMap((other, number) => (number === picked.run ? [] : [otherTrace(other, number)]));
-  const traces = [...others, splitTrace(run, "validation", 0, "validation"), splitTrace(run, "test", 1, "test")];
-  for (const [name, title, number] of [["validation_W", "validation of W", 2], ["validation_F", "validation of F", 3]]) {
-    traces.push({ ...splitTrace(run, name, number, title), visible: "legendonly" });
-  }
+  if (!has("validation") && !has("test")) { sayInstead("curve", "No point of this run has an accuracy."); return; }
+  const lines = [["validation", "validation", 0], ["test", "test", 1]];
+  if (byId("inner").checked) lines.push(["validation_W", "validation of W", 2], ["validation_F", "validation of F", 3]);
+  const drawn = lines.filter(([name]) => has(name));
+  const traces = [...(data.runs.length > 1 ? [otherTrace()] : []), ...drawn.map(([name, title, number]) => splitTrace(run, name, number, title))];
   const point = pointNow();
   if (point) {
     const x = along(point);
@@ -53,22 +65,19 @@ function drawCurve() {
       marker: { symbol: "circle-open", size: 19, color: colour("ink"), line: { width: 2.5 } },
     });
   }
-  const shown = span([...run.points.flatMap((p) => [hundred(p.validation), hundred(p.test)]), hundred(run.dense.validation), hundred(run.dense.test)]);
-  byId("cut").textContent = cutOff(shown);
-  const annotations = run.dense.test == null ? [] : [{
-    xref: "paper", x: 0.005, xanchor: "left", y: 100 * Math.max(run.dense.test, run.dense.validation ?? 0), yanchor: "bottom",
-    text: "dotted: dense reference", showarrow: false, font: { size: 11, color: colour("soft") },
-  }];
-  annotations.push({
-    xref: "paper", x: 0.005, xanchor: "left", y: Number(byId("floor").value), yanchor: "top",
-    text: "least I accept", showarrow: false, font: { size: 11, color: colour("soft") },
-  });
+  const shown = span([...run.points.flatMap((p) => drawn.map(([name]) => hundred(p[name]))), hundred(run.dense.validation), hundred(run.dense.test)], showsAll.curve);
+  sayCut("curve", shown, drawCurve);
+  const floor = Number(byId("floor").value);
+  if (judged.length && floor > shown.range[1] - REACH) shown.range[0] = Math.min(shown.range[0], floor - 0.2);
+  const key = (name, line) => ({ name, x: [null], y: [null], mode: "lines", line: { color: colour("soft"), ...line }, hoverinfo: "skip" });
+  if (denseLines(run).length) traces.push(key("dense", DENSE));
+  if (judged.length) traces.push(key("least I accept", LEAST));
   const titles = { zero_blocks: "zero blocks (%)", zero_of_model: "zero weights of the model (%)", macs_speedup: "times fewer MACs" };
-  const said = run.points.map((p) => `point ${p.number}, ${percent(p.zero_blocks)} zero blocks, test ${percent(p.test)}`).join("; ");
-  byId("curve").setAttribute("aria-label", `Accuracy along the path of ${run.name}: ${said}`);
-  draw("curve", traces, {
+  const ends = [run.points[0], run.points[run.points.length - 1]].map((p) => `at point ${p.number} ${sayPoint(p)}`);
+  const said = `Accuracy of ${isolated(run.name)} over ${titles[across()]}, ${counted(run.points.length, "point", "points")}: ${[...new Set(ends)].join("; ")}. The table has all.`;
+  draw("curve", said, traces, {
     xaxis: axis(titles[across()], isShare() ? {} : { type: "log" }), yaxis: axis("accuracy (%)", { range: shown.range }),
-    shapes: [...denseLines(run), floorLine()], annotations, height: innerWidth >= 832 ? 580 : 400, uirevision: `${picked.run} ${across()}`,
+    shapes: [...denseLines(run), ...(judged.length ? [floorLine()] : [])], height: printing ? 300 : innerWidth >= 832 ? 580 : 400, uirevision: `${picked.run} ${across()} ${showsAll.curve}`,
   });
   onClick("curve");
 }

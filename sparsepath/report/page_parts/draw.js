@@ -1,7 +1,7 @@
 // Theme and drawing: plotly takes its colours from the page's style.
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const views = [];
+const views = [], lasting = []; // what follows the picked point, and what does not
 const PAPER = 680; // pixels that fit the width of a sheet, which a figure cannot find out by itself
 let printing = false;
 let chosenTheme = null;
@@ -20,7 +20,6 @@ const styleOf = (number) => ({
 
 function setTheme(name) {
   root.dataset.theme = name;
-  byId("theme").setAttribute("aria-pressed", String(name === "dark"));
   byId("theme").textContent = name === "dark" ? "Light" : "Dark";
   byId("theme").setAttribute("aria-label", `Switch to the ${name === "dark" ? "light" : "dark"} page`);
 }
@@ -41,47 +40,61 @@ function layout(more) {
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
     ...more,
-    ...(printing ? { width: PAPER, height: Math.min(more.height, 360), autosize: false } : { autosize: true }),
+    ...(printing ? { width: PAPER, height: Math.min(more.height, 330), autosize: false } : { autosize: true }),
   };
 }
 
-// A network that has collapsed would press all others into one line: what lies far below is cut off.
-const REACH = 15;
-function span(accuracies) {
-  const known = accuracies.filter((x) => x != null);
-  if (!known.length) return { low: 0, range: [0, 100], hidden: 0 };
-  const high = Math.max(...known), low = Math.max(Math.min(...known), high - REACH), edge = 0.06 * (high - low || 1);
-  return { low, range: [low - edge, high + edge], hidden: known.filter((x) => x < low - edge).length };
-}
-
-const cutOff = (shown) => (shown.hidden ? `Accuracies below ${shown.low.toFixed(0)} % lie off the figure; a double click on it shows them.` : "");
-
-function draw(id, traces, shape) {
-  const settings = {
+// A figure says in one label what it shows; its buttons stay outside of that image.
+function draw(id, said, traces, shape) {
+  const plot = byId(id), settings = {
     responsive: true, displaylogo: false, showTips: false,
     displayModeBar: innerWidth >= 600, modeBarButtons: [["toImage", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: `sparsepath-${id}` },
   };
-  byId(id).style.minHeight = "";
-  for (const sentence of byId(id).querySelectorAll(":scope > .hint")) sentence.remove();
-  return Plotly.react(byId(id), traces, layout(shape), settings);
+  plot.hidden = false;
+  byId(`${id}-instead`).hidden = true;
+  Plotly.react(plot, traces, layout(shape), settings);
+  fitTicks(plot);
+  if (!plot.fitted) plot.on("plotly_relayout", () => fitTicks(plot));
+  plot.fitted = true;
+  plot.querySelectorAll(".main-svg").forEach((svg, number) => {
+    if (number) svg.setAttribute("aria-hidden", "true");
+    else { svg.setAttribute("role", "img"); svg.setAttribute("aria-label", said); }
+  });
+  plot.querySelector(".modebar")?.setAttribute("aria-label", "Save or reset this figure");
 }
 
-const sayInstead = (id, sentence) => {
-  Plotly.purge(byId(id));
-  byId(id).replaceChildren(element("p", { class: "hint" }, sentence));
-  byId(id).style.minHeight = "0";
-};
+function sayInstead(id, sentence) {
+  const plot = byId(id);
+  Plotly.purge(plot);
+  plot.replaceChildren();
+  plot.fitted = false;
+  plot.hidden = true;
+  byId(`${id}-instead`).textContent = sentence;
+  byId(`${id}-instead`).hidden = false;
+}
 
 function redraw() { for (const view of views) view(); }
+function redrawAll() { for (const view of [...views, ...lasting]) view(); }
 
 byId("theme").addEventListener("click", () => {
   chosenTheme = themeNow() === "dark" ? "light" : "dark";
   try { localStorage.setItem("sparsepath theme", chosenTheme); } catch { /* may be denied */ }
   setTheme(chosenTheme);
-  redraw();
+  redrawAll();
 });
-dark.addEventListener("change", () => { setTheme(themeNow()); redraw(); });
-addEventListener("beforeprint", () => { printing = true; setTheme("light"); redraw(); });
-addEventListener("afterprint", () => { printing = false; setTheme(themeNow()); redraw(); });
+dark.addEventListener("change", () => { setTheme(themeNow()); redrawAll(); });
+
+// On paper nothing can be opened: everything is.
+let closed = [];
+addEventListener("beforeprint", () => {
+  if (printing) return;
+  closed = [...document.querySelectorAll("details:not([open])")];
+  for (const details of closed) details.open = true;
+  printing = true; setTheme("light"); redrawAll();
+});
+addEventListener("afterprint", () => {
+  for (const details of closed) details.open = false;
+  printing = false; setTheme(themeNow()); redrawAll();
+});
 setTheme(themeNow());

@@ -1,9 +1,13 @@
 // Picking: by click, by keys, by the least accuracy, by the table; everything follows.
 const close = 1e-9;
 const splits = [...new Set(data.runs.map((run) => (run.judged_by === "test" ? "the test" : run.judged_by)))];
-const judged = data.runs.flatMap((run, number) => run.points.filter((p) => p[run.judged_by] != null && p.zero_blocks != null).map((point) => ({ number, point, accuracy: 100 * point[run.judged_by] })));
+// Accuracies are compared as they are shown: whoever asks for 97.61 % gets what says 97.61 %.
+const asShown = (share) => Number((100 * share).toFixed(2));
+const judged = data.runs.flatMap((run, number) => run.points
+  .filter((p) => p[run.judged_by] != null && p.zero_blocks != null)
+  .map((point) => ({ number, point, accuracy: asShown(point[run.judged_by]) })));
 
-function pick(run, point, { keepFloor = false } = {}) {
+function pick(run, point, { by = "hand" } = {}) {
   if (run !== picked.run) { picked.run = run; byId("run").value = String(run); listLayers(); openTable(); }
   const numbers = runNow().points.map((p) => p.number);
   const wanted = point ?? runNow().chosen ?? numbers[0];
@@ -13,10 +17,14 @@ function pick(run, point, { keepFloor = false } = {}) {
   slider.value = String(numbers.indexOf(picked.point) + 1);
   slider.disabled = numbers.length < 2;
   const now = pointNow();
-  byId("point-said").textContent = now ? `${now.number}: ${percent(now.zero_blocks)} zero blocks` : "none yet";
-  slider.setAttribute("aria-valuetext", now ? `point ${now.number}, ${percent(now.zero_blocks)} zero blocks, test ${percent(now.test)}` : "none");
-  if (!keepFloor) byId("best").textContent = "";
-  remember({ run: picked.run, point: picked.point });
+  byId("point-said").textContent = now ? [now.number, ...(now.zero_blocks == null ? [] : [`${percent(now.zero_blocks)} zero blocks`])].join(": ") : "none yet";
+  slider.setAttribute("aria-valuetext", now ? `point ${now.number}` : "none");
+  if (by === "hand") {
+    byId("best").textContent = "";
+    const where = data.runs.length > 1 ? ` of ${isolated(runNow().name)}` : "";
+    announce(now ? `Point ${now.number}${where}: ${sayPoint(now)}.` : `No points${where} yet.`);
+  }
+  if (by !== "start") remember({ run: picked.run, point: picked.point, by });
   redraw();
 }
 
@@ -24,38 +32,50 @@ function openTable() {
   for (const table of document.querySelectorAll("details.table")) table.open = table.dataset.run === String(picked.run);
 }
 
+// The sparsest; of equally sparse ones the most accurate.
 function bestFor(floor) {
   const good = judged.filter(({ accuracy }) => accuracy >= floor - close);
-  return good.reduce((best, next) => (!best || next.point.zero_blocks > best.point.zero_blocks ? next : best), null);
+  const better = (next, best) => next.point.zero_blocks - best.point.zero_blocks || next.accuracy - best.accuracy;
+  return good.reduce((best, next) => (!best || better(next, best) > 0 ? next : best), null);
 }
 
 function sayFloor() {
-  const said = `${Number(byId("floor").value).toFixed(2)} % in ${splits.join(" or ")}`;
+  const slider = byId("floor"), floor = Number(slider.value);
+  const less = judged.filter(({ accuracy }) => accuracy < floor - close).length;
+  const end = floor <= Number(slider.min) + close && less ? ` (the slider ends here; ${counted(less, "point has", "points have")} less)` : "";
+  const said = `${floor.toFixed(2)} % in ${splits.join(" or ")}${end}`;
   byId("floor-said").textContent = said;
-  byId("floor").setAttribute("aria-valuetext", said);
+  slider.setAttribute("aria-valuetext", said);
 }
 
 function floorMoved() {
   sayFloor();
-  const best = bestFor(Number(byId("floor").value));
-  remember({ floor: byId("floor").value });
-  if (best) pick(best.number, best.point.number, { keepFloor: true });
+  const floor = Number(byId("floor").value), best = bestFor(floor);
+  remember({ floor: byId("floor").value, by: "floor" });
+  if (best) pick(best.number, best.point.number, { by: "floor" });
   else drawCurve();
-  const where = best && data.runs.length > 1 ? ` of ${data.runs[best.number].name}` : "";
-  byId("best").textContent = best
-    ? `Sparsest with at least that: point ${best.point.number}${where}, ${percent(best.point.zero_blocks)} zero blocks, test ${percent(best.point.test)}.`
-    : "No point has so much.";
+  const where = best && data.runs.length > 1 ? ` of ${isolated(data.runs[best.number].name)}` : "";
+  const said = best
+    ? `Sparsest with at least ${floor.toFixed(2)} %: point ${best.point.number}${where}, ${sayPoint(best.point)}.`
+    : `No point has ${floor.toFixed(2)} %; the most is ${Math.max(...judged.map(({ accuracy }) => accuracy)).toFixed(2)} %.`;
+  byId("best").textContent = said;
+  announce(said);
 }
 
 function prepareFloor() {
   const slider = byId("floor"), reached = judged.map(({ accuracy }) => accuracy);
-  if (!reached.length) { slider.disabled = true; byId("floor-said").textContent = "no points yet"; return; }
-  const dense = data.runs.flatMap((run) => hundred(run.dense[run.judged_by]) ?? []);
+  if (!reached.length) {
+    slider.disabled = true;
+    byId("floor-said").textContent = data.runs.some((run) => run.points.length) ? "no point has an accuracy and zero blocks" : "no points yet";
+    return;
+  }
+  const dense = data.runs.flatMap((run) => say2(run.dense[run.judged_by], asShown) ?? []);
   const down = (x) => Math.floor(x * 100 + 1e-6) / 100;
-  slider.min = String(down(span([...reached, ...dense]).low));
-  slider.max = String(down(Math.max(...reached, ...dense) + 0.01));
-  const run = runNow(), own = run.dense[run.judged_by], floor = own == null ? Math.min(...reached) : 100 * (own - (run.tolerance ?? 0));
-  slider.value = remembered().floor ?? String(down(floor));
+  const run = runNow(), own = run.dense[run.judged_by], low = span([...reached, ...dense]).low;
+  const floor = own == null ? low : Math.max(0, down(100 * (own - (run.tolerance ?? 0))));
+  slider.min = String(Math.min(down(low), floor)); // a floor that the slider could not show would be moved unsaid
+  slider.max = String(Math.max(floor, Math.min(100, down(Math.max(...reached, ...dense) + 0.01))));
+  slider.value = remembered().floor ?? String(floor);
   sayFloor();
   slider.addEventListener("input", floorMoved);
 }
@@ -71,16 +91,5 @@ byId("curve").addEventListener("keydown", (event) => {
 });
 byId("point").addEventListener("input", () => pick(picked.run, runNow().points[Number(byId("point").value) - 1]?.number ?? null));
 byId("run").addEventListener("change", () => pick(Number(byId("run").value), null));
-byId("across").addEventListener("change", drawCurve);
-
-const before = remembered();
-listLayers();
-prepareFloor();
-if (before.run < data.runs.length) pick(before.run, before.point);
-else pick(picked.run, null);
-const following = byId("reload");
-if (following) {
-  following.checked = before.follow ?? true;
-  following.addEventListener("change", () => remember({ follow: following.checked }));
-  setInterval(() => { if (following.checked && !document.hidden) location.reload(); }, 20000);
-}
+byId("across").addEventListener("change", () => { remember({ across: across() }); drawCurve(); });
+byId("inner").addEventListener("change", () => { remember({ inner: byId("inner").checked }); drawCurve(); });

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -12,14 +11,13 @@ from sparsepath import __version__
 from sparsepath.errors import BadInput
 from sparsepath.lab.bench import Watch
 from sparsepath.lab.folders import Record
-from sparsepath.report.layout import Table
 from sparsepath.report.losses import read_losses
 from sparsepath.report.maps import block_maps, pack_all
 from sparsepath.report.overview import overview
 from sparsepath.report.reading import read_run
-from sparsepath.report.tables import MISSING, full_table
+from sparsepath.report.tables import full_table
 from sparsepath.report.view import Source, view
-from sparsepath.report.visible import visible
+from sparsepath.report.visible import all_visible
 from sparsepath.report.waiting import waiting
 from sparsepath.storage import write_text
 
@@ -55,12 +53,12 @@ def page(sources: Sequence[Source], live: Mapping[str, Any] = MappingProxyType({
     shown = {**view(sources), "live": dict(live)}
     maps = [block_maps(source.folder, source.record) for source in sources]
     fill = _template()
-    records = [visible(source.record) for source in sources]
+    records = [all_visible(source.record) for source in sources]
     bare = fill(records, shown)
     # A tenth is left for what JSON adds to the maps themselves.
     packed, fit = pack_all(maps, room=int(0.9 * (LIMIT - len(bare))))
     for run, its_maps in zip(shown["runs"], packed, strict=True):
-        run["maps"] = {visible(layer): each for layer, each in its_maps.items()}
+        run["maps"] = {all_visible(layer): each for layer, each in its_maps.items()}
     shown["maps_fit"] = fit
     text = fill(records, shown)
     if len(text) > LIMIT:
@@ -94,8 +92,8 @@ def _template() -> Callable[[Sequence[Record], Mapping[str, Any]], str]:
         return template.render(
             title=records[0]["name"] if len(records) == 1 else f"{len(records)} runs compared",
             runs=shown["runs"],
-            tables=[known(full_table(record)) for record in records],
-            overview=known(overview(records)),
+            tables=[full_table(record) for record in records],
+            overview=overview(records),
             live=shown["live"],
             settings=[record["settings"] for record in records],
             data=in_script(shown),
@@ -106,17 +104,6 @@ def _template() -> Callable[[Sequence[Record], Mapping[str, Any]], str]:
         )
 
     return fill
-
-
-def known(table: Table) -> Table:
-    """The table without the columns in which no row has anything."""
-    kept = [
-        number
-        for number in range(len(table.titles))
-        if any(row[number] not in ("", MISSING) for row in table.rows)
-    ]
-    titles, *rows = ([row[number] for number in kept] for row in (table.titles, *table.rows))
-    return replace(table, titles=titles, rows=rows)
 
 
 def in_script(content: object) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+import unicodedata
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -26,9 +27,19 @@ _OPENS_A_BLOCK = re.compile(r"(?P<sign>#+|[-+=](?=[-+= ]|$))|(?P<number>\d+)(?=[
 _FORMULA = re.compile(r"[=@]|[-+](?![-+\d., ±()eE%x]*$)")
 
 
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+"""Unseen, but words of some languages and many emoji are spelled with them."""
+
+
+def unseen(character: str) -> bool:
+    """Whether it is a control character, a mark of direction, half a character or none at all."""
+    return unicodedata.category(character) in _UNSEEN and character not in _JOINERS
+
+
 def visible(text: str) -> str:
-    """One line in which whatever would act on a terminal, or not be seen, is spelled out."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """One line in which whatever would act on what shows it, or not be seen, is spelled out."""
+    return "".join(repr(c)[1:-1] if unseen(c) else c for c in text)
 
 
 def for_terminal(text: str, encoding: str) -> str:

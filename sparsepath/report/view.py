@@ -11,7 +11,7 @@ from sparsepath.report.bands import band, grouped, labels
 from sparsepath.report.formats import FIGURES, figure
 from sparsepath.report.losses import Losses, loss_after
 from sparsepath.report.tables import finite, heading, state, verdict
-from sparsepath.report.visible import quoted, visible
+from sparsepath.report.visible import all_visible, quoted
 
 BYTES = 4
 """of one weight"""
@@ -31,7 +31,7 @@ class Source:
 def view(sources: Sequence[Source]) -> dict[str, Any]:
     """The figures of all runs, and the groups in which they are compared."""
     raw = [source.record for source in sources]
-    records, groups = [visible(record) for record in raw], grouped(raw)
+    records, groups = [all_visible(record) for record in raw], grouped(raw)
     return {
         "runs": [_run(source) for source in sources],
         "groups": [
@@ -51,7 +51,7 @@ LAST = ("primal", "dual", "flipped")
 
 
 def _run(source: Source) -> dict[str, Any]:
-    record = visible(source.record)
+    record = all_visible(source.record)
     dense = record["dense"] or {}
     settings = record["settings"]
     return {

@@ -65,3 +65,8 @@ def test_rows_with_long_names_are_paragraphs_where_there_is_no_room_for_columns(
 def test_wide_characters_take_their_place():
     lines = Table("", ["x", "y"], [["中", "1"], ["ab", "2"], ["a\x1b", "3"]]).text().splitlines()
     assert lines == ["    x  y", "   中  1", "   ab  2", "a\\x1b  3"]
+
+
+def test_columns_that_are_empty_in_every_row_are_left_out():
+    table = Table("c", ["a", "b", "d", "e"], [["1", "-", "", "-"], ["2", "", "-", "3"]], "n")
+    assert table.filled() == Table("c", ["a", "e"], [["1", "-"], ["2", "3"]], "n")

@@ -13,9 +13,8 @@ from records import LATENCY, record, walked
 from sparsepath.errors import BadInput
 from sparsepath.report import page as page_module
 from sparsepath.report.formats import FORMATS
-from sparsepath.report.layout import Table
 from sparsepath.report.losses import LossLog, loss_after, read_losses
-from sparsepath.report.page import LIMIT, NAME, PageWatch, in_script, known, page, write_page
+from sparsepath.report.page import LIMIT, NAME, PageWatch, in_script, page, write_page
 from sparsepath.report.view import Source, view
 
 needs_plotly = pytest.mark.skipif(find_spec("plotly") is None, reason="plotly is not installed")
@@ -161,11 +160,6 @@ def test_a_page_asks_nothing_of_anyone():
     own = text.replace(pytest.importorskip("plotly.offline").get_plotlyjs(), "")
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", own)
     assert "default-src 'none'" in own
-
-
-def test_columns_that_are_empty_in_every_row_are_left_out():
-    table = Table("c", ["a", "b", "d", "e"], [["1", "-", "", "-"], ["2", "", "-", "3"]], "n")
-    assert known(table) == Table("c", ["a", "e"], [["1", "-"], ["2", "3"]], "n")
 
 
 def write_run(folder, whole):

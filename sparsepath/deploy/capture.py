@@ -24,8 +24,8 @@ from sparsepath.deploy.trace import Translator, copied
 
 def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
     """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
-    if isinstance(model, GraphNetwork) and not model.training:
-        return model.graph()
+    if isinstance(model, GraphNetwork) and (known := model.graph()) is not None:
+        return known
     names = _input_names(model, inputs)
     own = set(vars(model))
     try:

@@ -21,8 +21,8 @@ from sparsepath.deploy.packing import DENSE, KINDS, WAYS
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_header
 
-FORMAT, VERSION = "sparsepath artifact", 2
-READ = ("1", "2")
+FORMAT, VERSION = "sparsepath artifact", 3
+READ = ("1", "2", "3")
 TYPES = {
     str(kind).removeprefix("torch."): kind
     for kind in (

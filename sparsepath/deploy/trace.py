@@ -2,6 +2,7 @@
 
 import copy
 import operator
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
-from sparsepath.deploy.graph import Array, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.graph import Array, Attribute, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.operations import DROPOUTS
 from sparsepath.deploy.recorded import (
     Method,
     Shape,
@@ -26,7 +28,8 @@ from sparsepath.deploy.translate import Draft, Length, Same, Unknown, translated
 from sparsepath.deploy.translate_layers import batch_norm
 
 # What may share memory with its input, so that a change in one is a change in the other.
-VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch"}
+VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch", *DROPOUTS}
+AXES: Mapping[type[nn.Module], int] = {nn.BatchNorm1d: 1, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -49,6 +52,7 @@ class Translator:
         # What is known of each recorded node: a value to come, or an array or number already.
         self.known: dict[fx.Node, Any] = {}
         self.base: dict[str, str] = {}
+        self.same: dict[str, str] = {}
         self.numbers: set[str] = set()
         self.copies: dict[int, Tensor] = {}
         self.modules: dict[str, nn.Module] = {}
@@ -74,7 +78,7 @@ class Translator:
     def _named_weight(self, path: str) -> Any:
         found = operator.attrgetter(path)(self.model)
         own = self._own(found)
-        title = Array(path.rpartition(".")[2], isinstance(found, nn.Parameter))
+        title = Array(path.rpartition(".")[2], isinstance(found, nn.Parameter), path)
         self.titles.setdefault(id(own), title)
         return own
 
@@ -94,7 +98,10 @@ class Translator:
     def _as_value(self, leaf: Any) -> Any:
         """An array, a length or a shape as the value of a node of its own."""
         if isinstance(leaf, Tensor):
-            return self._add(Draft("constant", (), arrays={"value": leaf}), "constant")
+            title = self.titles.get(id(leaf), Array("constant", learned=False))
+            learned: dict[str, Attribute] = {"learned": True} if title.learned else {}
+            made = Draft("constant", (), learned, {"value": leaf})
+            return self._add(made, title.path or title.name)
         return self._measured(leaf)
 
     def _measured(self, leaf: Any) -> Any:
@@ -170,8 +177,14 @@ class Translator:
         mean, variance, weight, bias = map(
             self._own, (module.running_mean, module.running_var, module.weight, module.bias)
         )
+        batches = module.num_batches_tracked
+        more: dict[str, Attribute] = {"batches": 0 if batches is None else int(batches)}
+        if type(module) in AXES:
+            more["axes"] = AXES[type(module)]
         return batch_norm(
-            *arguments, mean, variance, weight, bias, training=module.training, eps=module.eps
+            *(*arguments, mean, variance, weight, bias, module.training),
+            *(module.momentum, module.eps),
+            **more,
         )
 
     def _add(self, made: Draft | Call, place: str) -> Value:
@@ -212,13 +225,23 @@ class Translator:
     def _node(self, draft: Draft, path: str, inputs: tuple[Value, ...]) -> Value:
         name = self._named(path)
         names = tuple(value.name for value in inputs)
-        self._append(Node(name, draft.op, names, draft.attributes, draft.arrays))
+        attributes = dict(draft.attributes)
+        title = self.titles.get(id(draft.arrays.get("weight")))
+        if title is not None and not title.learned:
+            attributes["learned"] = False
+        self._append(Node(name, draft.op, names, attributes, draft.arrays))
         return Value(name)
 
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
         for name in node.inputs if node.op in VIEWS else ():
             self.base[node.name] = self.base.get(name, name)
+        if node.op in DROPOUTS:
+            self.same[node.name] = self._whole(node.inputs[0])
+
+    def _whole(self, name: str) -> str:
+        """The value that this one is when a network is used, whatever dropouts lie between."""
+        return self.same.get(name, name)
 
     def _named(self, path: str) -> str:
         name, count = path, 1
@@ -233,7 +256,7 @@ class Translator:
         base = self.base.get(old.name, old.name)
         to_come = set(later)
         for node, value in list(self.known.items()):
-            if value == old:
+            if isinstance(value, Value) and self._whole(value.name) == self._whole(old.name):
                 self.known[node] = new
             elif isinstance(value, Value) and self.base.get(value.name, value.name) == base:
                 self._refuse_readers(value, to_come & set(node.users))

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from sparsepath.deploy import reference
 from sparsepath.deploy.capture import capture
+from sparsepath.deploy.channels import Shapes
 from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.graph import Graph, Node, mapped
 from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.layers import LAYERS, Layer
 from sparsepath.deploy.network import GraphNetwork, as_module
+from sparsepath.deploy.ranks import lengthened, shortened
 from sparsepath.deploy.shrink import shrunk
 from sparsepath.deploy.survivors import Survivors, survivors
 from sparsepath.errors import BadInput, checked_count
@@ -77,10 +79,10 @@ def compact(
         wanted = _output(model, inputs)
         graph = without_dead_code(capture(model, inputs=len(inputs)))
         _refuse_untraceable(model, graph)
-        shapes = reference.shapes(graph, inputs)
-        host = _moved(graph, "cpu")
+        shapes: Shapes = reference.shapes(graph, inputs)
+        host, shapes = lengthened(_moved(graph, "cpu"), shapes)
         fate = survivors(host, shapes, approximate=approximate, multiple=multiple)
-        small = shrunk(host, shapes, fate)
+        small = shortened(shrunk(host, shapes, fate), graph)
         devices = {x.device for node in graph for x in node.arrays.values()}
         network = as_module(_moved(small, devices.pop() if devices else "cpu"))
         _freeze(network, model)

@@ -31,13 +31,18 @@ class Array:
 
 
 def mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
-    """The same tuples, lists, dicts and slices with every leaf replaced."""
+    """The same tuples, lists, dicts and slices with every leaf replaced.
+
+    A trace records kinds of its own, which become plain ones.
+    """
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*(mapped(part, function) for part in structure))
-    if isinstance(structure, (tuple, list)):
-        return type(structure)(mapped(part, function) for part in structure)
+    if isinstance(structure, tuple):
+        return tuple(mapped(part, function) for part in structure)
+    if isinstance(structure, list):
+        return [mapped(part, function) for part in structure]
     if isinstance(structure, dict):
-        return type(structure)((key, mapped(part, function)) for key, part in structure.items())
+        return {key: mapped(part, function) for key, part in structure.items()}
     if isinstance(structure, slice):
         return slice(
             *(mapped(x, function) for x in (structure.start, structure.stop, structure.step))

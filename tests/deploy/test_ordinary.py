@@ -368,3 +368,92 @@ def test_frozen_weights_stay_frozen():
     model[0].requires_grad_(False)
     made = compact(scrambled(model, zero=0.0), IMAGES).model
     assert [name for name, x in made.named_parameters() if not x.requires_grad] == ["0.weight"]
+
+
+# ---- names and structures of the user's own
+
+
+class Doubled(nn.Conv2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Weighty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight).relu()
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize(
+    ("layer", "keys"),
+    [
+        (nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), ["0.weight", "0.bias"]),
+        (nn.Conv2d(3, 4, 4, padding="same"), ["0.weight", "0.bias"]),
+        (Doubled(3, 4, 3, bias=False), ["0.weight"]),
+        (parametrizations.weight_norm(nn.Conv2d(3, 4, 3, bias=False)), ["0.weight"]),
+        (nn.Sequential(nn.Flatten(2), nn.Flatten(), Weighty()), ["0.2.weight"]),
+    ],
+    ids=["circular", "same", "subclass", "parametrized", "function"],
+)
+def test_a_layers_weights_keep_its_name(again, layer, keys):
+    images = IMAGES if len(keys[0]) == 8 else IMAGES[:, :, :1, :1]
+    model = nn.Sequential(copy.deepcopy(layer)).eval()
+    made = again(model, images)
+    torch.testing.assert_close(made(images), model(images))
+    assert list(made.state_dict()) == keys
+
+
+def test_structures_are_plain_ones(again):
+    class Many(nn.Module):
+        def forward(self, x):
+            return {"a": [x, None], "b": (x.relu(), 3)}
+
+    given = again(Many())(IMAGES)
+    assert type(given) is dict
+    assert [type(part) for part in given.values()] == [list, tuple]
+
+
+def test_a_change_in_place_after_dropout_is_one_before_it_too():
+    class Changing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.drop = nn.Conv2d(3, 4, 3), nn.Dropout(0.5)
+
+        def forward(self, x):
+            x = self.conv(x)
+            y = self.drop(self.drop(x))
+            y += 1
+            y.relu_()
+            return x - 3 * y
+
+    model = seeded(Changing())
+    assert compact(model, IMAGES).difference == 0
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (8, 1, 1), (1, 8, 1, 1), (1, 6)], ids=str)
+def test_an_array_of_few_axes_keeps_no_channel(shape, tmp_path):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)
+            self.scale = nn.Parameter(torch.randn(shape))
+
+        def forward(self, x):
+            return self.second((self.scale * self.first(x) - self.scale).relu())
+
+    torch.manual_seed(0)
+    model = Scaled().double().eval()
+    with torch.no_grad():
+        model.first.weight[:3] = 0
+        if shape == (1, 6):
+            model.first.bias[:3] = model.scale[0, 0]  # so that no constant is one everywhere
+    made = compact(model, IMAGES.double()).model
+    assert made.first.out_channels == (5 if shape != (1, 6) else 8)
+    assert tuple(made.scale.shape) == tuple(5 if n == 8 else n for n in shape)
+    made(IMAGES.double()).sum().backward()
+    assert made.scale.grad is not None
+    assert torch.equal(stored(made, tmp_path / "net")(IMAGES.double()), made(IMAGES.double()))

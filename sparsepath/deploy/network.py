@@ -4,24 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sparsepath.deploy.graph import Graph, Node, mapped
-from sparsepath.deploy.ordinary import NAMES, array_name, layer_of, node_of
-from sparsepath.deploy.steps import Number, Path, Place, Step, below, held, numbered_output, steps
+from sparsepath.deploy.ordinary import node_of
+from sparsepath.deploy.places import Part, placed
+from sparsepath.deploy.steps import (
+    Number,
+    Place,
+    Step,
+    below,
+    held,
+    missing,
+    numbered_output,
+    steps,
+)
 from sparsepath.deploy.trace import copied
 from sparsepath.errors import BadInput
-
-LEARNED = ("weight", "bias", "scale", "shift")
-
-
-class Part(nn.Module):
-    """A place for the layers and arrays whose names lie below its own."""
-
-    def extra_repr(self) -> str:
-        """The shapes of the arrays."""
-        own = {**dict(self.named_parameters(recurse=False)), **dict(self.named_buffers("", False))}
-        return ", ".join(f"{name}={tuple(array.shape)}" for name, array in own.items())
 
 
 class GraphNetwork(Part):
@@ -40,7 +40,7 @@ class GraphNetwork(Part):
         super().__init__()
         # Named before any layer is: one of the same name must not hide them.
         self._graph, self._places, self._steps, self._output = graph, {}, (), None
-        self._places = _Builder(self, graph).places()
+        self._places = placed(self, graph)
         self._graph = replace(
             graph, nodes=tuple(_emptied(node, self._places[node.name]) for node in graph)
         )
@@ -72,8 +72,16 @@ class GraphNetwork(Part):
 
     def _run(self, given: list[Any]) -> Any:
         values = [*given, *[None] * len(self._steps)]
-        for run, reads, gives, done in self._steps:
-            values[gives] = run(self, *[values[number] for number in reads])
+        for layer, run, reads, gives, done in self._steps:
+            if layer is None:
+                values[gives] = run(self, *[values[number] for number in reads])
+            else:
+                found: Any = self  # written out: in a small network calls cost as much as layers
+                for piece in layer:
+                    found = found._modules.get(piece)
+                    if found is None:
+                        missing(layer)
+                values[gives] = found(values[reads[0]])
             for number in done:
                 values[number] = None
         if isinstance(self._output, Number):
@@ -134,106 +142,5 @@ def _in_its_place(*arguments: Any, **keywords: Any) -> None:
 def _copied(node: Node, copies: dict[int, Tensor]) -> Node:
     for array in node.arrays.values():
         if id(array) not in copies:
-            copies[id(array)] = array.detach().clone()
+            copies[id(array)] = array.detach().clone(memory_format=torch.contiguous_format)
     return replace(node, arrays={key: copies[id(array)] for key, array in node.arrays.items()})
-
-
-class _Builder:
-    """Puts the layers and arrays of a graph where their names say, each once."""
-
-    def __init__(self, network: nn.Module, graph: Graph) -> None:
-        self.graph = graph
-        self.layers: dict[str, nn.Module] = {}
-        self.homes: dict[str, str] = {}
-        """by node, the node that its layer is named after"""
-        self.known: dict[object, str] = {}
-        self.made: dict[str, tuple[nn.Module, Path]] = {"": (network, ())}
-        self.arrays: dict[int, Tensor] = {}
-        self.bare: dict[int, tuple[Path, str]] = {}
-        for node in graph:
-            self._add_layer(node)
-
-    def places(self) -> Mapping[str, Place]:
-        """Where everything is, by node."""
-        return {node.name: self._placed(node) for node in self.graph}
-
-    def _add_layer(self, node: Node) -> None:
-        """A layer for the node, unless one of the same arrays and attributes is there already."""
-        layer: Any = None
-        if node.call is None:
-            # Without arrays it is the same layer only where a trace met it by the same name.
-            arrays = {(key, id(array)) for key, array in node.arrays.items()}
-            told = frozenset(arrays) or node.name.partition("#")[0]
-            key: object = (node.op, told, repr(sorted(node.attributes.items())))
-            layer = None if key in self.known else layer_of(node)
-        else:
-            key, layer = id(node.call.function), node.call.function
-        home = self.known.get(key, node.name or "_")
-        if key in self.known or isinstance(layer, nn.Module):
-            self.homes[node.name] = home
-        if key not in self.known and isinstance(layer, nn.Module):
-            self.known[key] = home
-            self.layers[home] = layer
-
-    def _placed(self, node: Node) -> Place:
-        home = self.homes.get(node.name)
-        layer, path = (None, None) if home is None else self._at(home)
-        if layer is None or node.call is not None:
-            return Place(path, {key: self._bare(node, key) for key in node.arrays})
-        for key, array in node.arrays.items():
-            self._hold(layer, NAMES.get(key, key), array, learned=key in LEARNED)
-        if node.attributes.get("learned") is False:
-            layer.requires_grad_(False)
-        return Place(path, {})
-
-    def _bare(self, node: Node, key: str) -> tuple[Path, str]:
-        """An array of an operation that has no layer."""
-        name, learned = (
-            array_name(node, key),
-            node.attributes.get("learned", key in LEARNED) is True,
-        )
-        if node.call is not None:
-            title = node.call.arrays[key]
-            name, learned = title.path or name, title.learned
-        array = node.arrays[key]
-        if id(array) not in self.bare:
-            above, _, last = name.rpartition(".")
-            part, path = self._at(above)
-            last = _free(part, last)
-            self._hold(part, last, array, learned=learned)
-            self.bare[id(array)] = path, last
-        return self.bare[id(array)]
-
-    def _at(self, name: str) -> tuple[nn.Module, Path]:
-        """The module of that name and its path, made with all above it where it is missing."""
-        if name not in self.made:
-            above, _, last = name.rpartition(".")
-            parent, path = self._at(above)
-            module = self.layers[name] if name in self.layers else Part()
-            last = _free(parent, last)
-            parent.add_module(last, module)
-            self.made[name] = module, (*path, last)
-        return self.made[name]
-
-    def _hold(self, part: nn.Module, name: str, array: Tensor, *, learned: bool) -> None:
-        """Set an array of a part, the one that others hold already where they share it."""
-        if id(array) not in self.arrays:
-            numbers = array.detach()
-            grows = array.is_floating_point() or array.is_complex()
-            self.arrays[id(array)] = (
-                nn.Parameter(numbers, requires_grad=grows) if learned else numbers
-            )
-        own = self.arrays[id(array)]
-        if isinstance(own, nn.Parameter):
-            part._buffers.pop(name, None)
-            part.register_parameter(name, own)
-        else:
-            part._parameters.pop(name, None)
-            part.register_buffer(name, own)
-
-
-def _free(part: nn.Module, name: str) -> str:
-    """A name like this one that hides nothing of a module's own."""
-    while not name or hasattr(part, name):
-        name += "_"
-    return name

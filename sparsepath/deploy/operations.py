@@ -147,7 +147,7 @@ def index(x: Tensor, slices: tuple[tuple[int | None, int | None, int | None], ..
     """A slice (start, stop, step) of every axis named."""
     parts = tuple(slice(*part) for part in slices)
     # What torch ran before may have been a `chunk`, whose result is no tensor but a tuple of them.
-    return x[parts] if isinstance(x, Tensor) else x[parts[0]]
+    return x[parts[0]] if isinstance(x, (tuple, list)) else x[parts]
 
 
 def cat(*xs: Tensor, dim: int) -> Tensor:

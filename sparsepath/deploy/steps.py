@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from torch import Tensor, nn
 
@@ -27,12 +27,14 @@ class Place(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A function of the network and some values, where its result goes, and what is then done."""
+    """A layer of one value or a function of the network and some, and where its result goes."""
 
+    layer: Path | None
     run: Run
     reads: tuple[int, ...]
     gives: int
     done: tuple[int, ...]
+    """the values that nobody reads after it"""
 
 
 def steps(graph: Graph, places: Mapping[str, Place]) -> tuple[Step, ...]:
@@ -41,6 +43,7 @@ def steps(graph: Graph, places: Mapping[str, Place]) -> tuple[Step, ...]:
     last = last_readers(graph)
     return tuple(
         Step(
+            None if _is_more(node) else places[node.name].layer,
             _run(node, places[node.name]),
             tuple(number[name] for name in node.inputs),
             number[node.name],
@@ -70,15 +73,19 @@ def _numbers(graph: Graph) -> dict[str, int]:
 def below(network: nn.Module, path: Path) -> nn.Module:
     """The module at a path."""
     found: Any = network
-    try:
-        for piece in path:
-            found = found._modules[piece]
-    except KeyError as error:
-        raise BadInput(
-            f"The network runs its layer {'.'.join(path)!r}, which is not there any more: "
-            "put another in its place, or nn.Identity()."
-        ) from error
+    for piece in path:
+        found = found._modules.get(piece)
+        if found is None:
+            missing(path)
     return found  # type: ignore[no-any-return]
+
+
+def missing(path: Path) -> NoReturn:
+    """Refuse to go on without a layer."""
+    raise BadInput(
+        f"The network runs its layer {'.'.join(path)!r}, which is not there any more: put another "
+        "in its place, or nn.Identity()."
+    )
 
 
 def held(network: nn.Module, places: Mapping[str, tuple[Path, str]]) -> dict[str, Tensor]:
@@ -86,9 +93,14 @@ def held(network: nn.Module, places: Mapping[str, tuple[Path, str]]) -> dict[str
     return {key: getattr(below(network, path), name) for key, (path, name) in places.items()}
 
 
+def _is_more(node: Node) -> bool:
+    """Whether a node is more than its layer."""
+    return node.call is not None or any(key in node.attributes for key in FUSED)
+
+
 def _run(node: Node, place: Place) -> Run:
     own = _called(node, place) if node.call is not None else _operated(node, place)
-    if not any(key in node.attributes for key in FUSED):
+    if node.call is not None or not _is_more(node):
         return own
     return lambda network, *given: run_fused(node, own(network, *given))
 

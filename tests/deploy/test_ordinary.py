@@ -360,7 +360,17 @@ def test_torch_compiles_it_whole(again):
     made = again(classifier())
     whole = torch.compile(made, backend="eager", fullgraph=True)
     assert torch.equal(whole(IMAGES), made(IMAGES))
-    assert torch.equal(torch.fx.symbolic_trace(made)(IMAGES), made(IMAGES))
+
+
+@pytest.mark.parametrize("name", ["resnet-20", "mobilenet-v2", "u-net-bilinear"])
+def test_it_may_be_traced_and_be_part_of_another(name):
+    images = torch.randn(1, 3, 32, 32)
+    made = compact(network(name), images).model
+    wanted = made(images)
+    assert torch.equal(torch.fx.symbolic_trace(made)(images), wanted)
+    larger = nn.Sequential(made, nn.ReLU()).eval()
+    assert torch.equal(as_module(capture(larger))(images), wanted.relu())
+    assert all(node.call is None for node in capture(larger))
 
 
 def test_frozen_weights_stay_frozen():

@@ -88,6 +88,10 @@ class GraphNetwork(Part):
             return values[self._output]
         return mapped(self._output, lambda leaf: values[leaf] if isinstance(leaf, Number) else leaf)
 
+    def input_names(self) -> tuple[str, ...]:
+        """What its inputs are called."""
+        return self._graph.inputs
+
     def graph(self) -> Graph | None:
         """The graph with copies of the present weights, shared as they are.
 

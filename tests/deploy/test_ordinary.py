@@ -417,6 +417,22 @@ def test_a_layers_weights_keep_its_name(again, layer, keys):
     assert list(made.state_dict()) == keys
 
 
+def test_a_changed_network_of_two_inputs_knows_them(tmp_path):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+
+        def forward(self, left, right):
+            return self.first(left) - self.second(right)
+
+    pair = (IMAGES, IMAGES.flip(0))
+    made = compact(seeded(Two()), pair).model
+    made.first = nn.Conv2d(3, 4, 3, padding=1, stride=2, padding_mode="circular")
+    made.second = made.first
+    assert torch.equal(stored(made, tmp_path / "net")(*pair), made(*pair))
+
+
 def test_structures_are_plain_ones(again):
     class Many(nn.Module):
         def forward(self, x):

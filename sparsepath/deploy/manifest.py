@@ -108,7 +108,7 @@ def read_manifest(path: Path) -> Manifest:
     if version not in READ:
         raise BadInput(
             f"{str(path)!r} has version {version} of the format and this sparsepath reads "
-            f"{' and '.join(READ)}: install a newer one, or save the network again."
+            f"{READ[0]} to {READ[-1]}: install a newer one, or save the network again."
         )
     text = header.get("manifest", "")
     with refusing(path):

@@ -8,7 +8,7 @@
 namespace sparsepath::embedded {
 namespace {
 
-constexpr int NEWEST = 2;
+constexpr int NEWEST = 3;
 const std::string FORMAT = "sparsepath artifact ";
 
 int version_of(const std::string &format) {

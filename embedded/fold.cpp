@@ -51,6 +51,11 @@ size_t channel_of(const Node &layer, const Tensor &weight, size_t place) {
     return place / each / (size_t(weight.shape[0]) / groups) * filters + place % each / (each / filters);
 }
 
+bool drop_dropout(Node &, const Node &after) {
+    return after.op.find("dropout") != std::string::npos && after.ending.activation.empty() &&
+           !after.ending.pool;
+}
+
 bool fold_batch_norm(Node &layer, const Node &norm) {
     if (norm.op != "batch_norm" || !among(layer.op, {"conv", "conv_transpose"}) || !is_sane(norm))
         return false;
@@ -135,6 +140,7 @@ void name_affine(Graph &graph) {
 }  // namespace
 
 void fold(Graph &graph) {
+    absorb(graph, drop_dropout);
     absorb(graph, fold_batch_norm);
     name_affine(graph);
     absorb(graph, fuse_activation);

@@ -17,6 +17,9 @@ struct Operation {
     Run *run;
 };
 
+// What is nothing at all when a network is used.
+Value run_dropout(Machine &, const Node &, const Inputs &in, Ending &) { return *in[0]; }
+
 template <Value (*Function)(Machine &, const Node &, Value &)>
 Value of_one(Machine &machine, const Node &node, const Inputs &in, Ending &) {
     return Function(machine, node, *in[0]);
@@ -51,17 +54,23 @@ const Operation OPERATIONS[] = {
     {"affine", 1, "", "scale! shift!", run_affine},
     {"avg_pool", 1, "kernel_size! stride! padding! ceil_mode! count_include_pad! divisor_override!", "",
      run_avg_pool},
-    {"batch_norm", 1, "eps!", "mean! variance! weight bias", run_batch_norm},
+    {"alpha_dropout", 1, "p", "", run_dropout},
+    {"batch_norm", 1, "eps! momentum batches axes learned", "mean! variance! weight bias", run_batch_norm},
     {"cat", -1, "dim!", "", run_cat},
-    {"constant", 0, "", "value!", run_constant},
-    {"conv", 1, "stride! padding! dilation! groups!", "weight! bias", run_conv},
-    {"conv_transpose", 1, "stride! padding! output_padding! groups! dilation!", "weight! bias",
+    {"constant", 0, "learned", "value!", run_constant},
+    {"conv", 1, "stride! padding! dilation! groups! learned", "weight! bias", run_conv},
+    {"conv_transpose", 1, "stride! padding! output_padding! groups! dilation! learned", "weight! bias",
      run_conv_transpose},
+    {"dropout", 1, "p", "", run_dropout},
+    {"dropout1d", 1, "p", "", run_dropout},
+    {"dropout2d", 1, "p", "", run_dropout},
+    {"dropout3d", 1, "p", "", run_dropout},
+    {"feature_alpha_dropout", 1, "p", "", run_dropout},
     {"flatten", 1, "start_dim end_dim", "", of_one<flattened>},
     {"index", 1, "slices!", "", run_index},
     {"interpolate", 1, "size scale_factor mode align_corners recompute_scale_factor antialias", "",
      of_one<interpolated>},
-    {"linear", 1, "", "weight! bias", run_linear},
+    {"linear", 1, "learned", "weight! bias", run_linear},
     {"log_softmax", 1, "dim!", "",
      [](Machine &m, const Node &node, const Inputs &in, Ending &) {
          return softmax(m, node, *in[0], true);

@@ -15,7 +15,7 @@ from sparsepath.deploy import graph_json
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.manifest import TYPES, Entry, Manifest, read_manifest, refusing
-from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.network import as_module
 from sparsepath.deploy.packing import DENSE, KINDS, MASK, Packed, bits, booleans, pack, unpack
 from sparsepath.deploy.target import free, named, writing
 from sparsepath.errors import BadInput
@@ -143,7 +143,7 @@ def load(path: str | Path, *, factories: Factories | None = None, limit: int = L
     with refusing(path):
         tensors, _ = read_tensors(path)
         arrays, support = _checked(manifest, tensors)
-        own = None if make else GraphNetwork(graph_json.read(manifest.graph, arrays))
+        own = None if make else as_module(graph_json.read(manifest.graph, arrays))
     model = own if make is None else _filled(path, make, arrays)
     assert model is not None
     return Artifact(model.eval(), manifest.figures, support, manifest.versions)

@@ -24,9 +24,12 @@ from sparsepath.deploy.trace import Translator, copied
 
 def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
     """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
-    if isinstance(model, GraphNetwork) and not model.training:
-        return model.graph()
-    names = _input_names(model, inputs)
+    if isinstance(model, GraphNetwork):
+        if (known := model.graph()) is not None:
+            return known
+        names = model.input_names()
+    else:
+        names = _input_names(model, inputs)
     own = set(vars(model))
     try:
         tracer = _Tracer(names)

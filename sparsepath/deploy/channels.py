@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sparsepath.deploy.graph import Node
-from sparsepath.deploy.operations import ELEMENTWISE, FUSED
+from sparsepath.deploy.operations import DROPOUTS, ELEMENTWISE, FUSED
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
@@ -146,7 +146,7 @@ LINKS: Mapping[str, Describe] = {
     **dict.fromkeys(ELEMENTWISE, _same),
     **dict.fromkeys(("add", "sub", "mul", "div"), _broadcast),
     **dict.fromkeys(("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool"), _same),
-    **dict.fromkeys(("affine", "batch_norm", "interpolate"), _same),
+    **dict.fromkeys(("affine", "batch_norm", "interpolate", *DROPOUTS), _same),
     "cat": _cat,
     "constant": lambda node, given, result: [],
     "flatten": _reshape,

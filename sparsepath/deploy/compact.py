@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from sparsepath.deploy import reference
 from sparsepath.deploy.capture import capture
+from sparsepath.deploy.channels import Shapes
 from sparsepath.deploy.fold import without_dead_code
 from sparsepath.deploy.graph import Graph, Node, mapped
 from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.layers import LAYERS, Layer
-from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.network import GraphNetwork, as_module
+from sparsepath.deploy.ranks import lengthened, shortened
 from sparsepath.deploy.shrink import shrunk
 from sparsepath.deploy.survivors import Survivors, survivors
 from sparsepath.errors import BadInput, checked_count
@@ -77,12 +79,13 @@ def compact(
         wanted = _output(model, inputs)
         graph = without_dead_code(capture(model, inputs=len(inputs)))
         _refuse_untraceable(model, graph)
-        shapes = reference.shapes(graph, inputs)
-        host = _moved(graph, "cpu")
+        shapes: Shapes = reference.shapes(graph, inputs)
+        host, shapes = lengthened(_moved(graph, "cpu"), shapes)
         fate = survivors(host, shapes, approximate=approximate, multiple=multiple)
-        small = shrunk(host, shapes, fate)
+        small = shortened(shrunk(host, shapes, fate), graph)
         devices = {x.device for node in graph for x in node.arrays.values()}
-        network = GraphNetwork(_moved(small, devices.pop() if devices else "cpu"))
+        network = as_module(_moved(small, devices.pop() if devices else "cpu"))
+        _freeze(network, model)
         difference, largest = _difference(wanted, _output(network, inputs))
         if not approximate:
             _refuse_difference(
@@ -96,6 +99,14 @@ def compact(
         widths={name: (len(fate.kept[name]), int(fate.kept[name].sum())) for name in fate.layers},
         notes=_notes(graph, fate),
     )
+
+
+def _freeze(network: nn.Module, like: nn.Module) -> None:
+    """Let what does not train in the one not train in the other."""
+    own = dict(network.named_parameters())
+    for name, parameter in like.named_parameters():
+        if name in own and not parameter.requires_grad:
+            own[name].requires_grad_(False)
 
 
 def _count(model: nn.Module) -> int:
@@ -177,7 +188,8 @@ def _exact(
     if any(node.call is not None for node in graph):
         return None
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
-    ours, theirs = (reference.run(x.to(torch.float64), *wide) for x in (graph, network.graph()))
+    small = capture(network, inputs=len(inputs))
+    ours, theirs = (reference.run(x.to(torch.float64), *wide) for x in (graph, small))
     apart, largest = _difference(ours, wanted)
     return _difference(ours, theirs)[0] if apart <= ROUNDING * largest else None
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sparsepath.deploy.graph import Graph, Node, Value, mapped
+from sparsepath.deploy.operations import DROPOUTS, FUSED
 
 Absorb = Callable[[Node, Node], Node | None]
 LAYERS = ("conv", "conv_transpose", "linear")
@@ -26,6 +27,7 @@ def folded(graph: Graph) -> Graph:
     """All passes, in the order in which each helps the next."""
     steps = (
         without_dead_code,
+        without_dropout,
         lift_over_concatenations,
         fold_batch_norm,
         name_affine,
@@ -44,6 +46,19 @@ def without_dead_code(graph: Graph) -> Graph:
         if node.name in needed:
             needed.update(node.inputs)
     return replace(graph, nodes=tuple(node for node in graph if node.name in needed))
+
+
+def without_dropout(graph: Graph) -> Graph:
+    """Without what is nothing at all when a network is used."""
+    kept: list[Node] = []
+    became: dict[str, str] = {}
+    for node in graph:
+        node = replace(node, inputs=tuple(became.get(name, name) for name in node.inputs))
+        if node.op in DROPOUTS and not any(key in node.attributes for key in FUSED):
+            became[node.name] = node.inputs[0]
+        else:
+            kept.append(node)
+    return replace(graph, nodes=tuple(kept), output=_renamed(graph.output, became))
 
 
 def lift_over_concatenations(graph: Graph) -> Graph:

@@ -26,16 +26,23 @@ class Array:
 
     name: str
     learned: bool
+    path: str = ""
+    """its name in the whole network, where it has one"""
 
 
 def mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
-    """The same tuples, lists, dicts and slices with every leaf replaced."""
+    """The same tuples, lists, dicts and slices with every leaf replaced.
+
+    A trace records kinds of its own, which become plain ones.
+    """
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*(mapped(part, function) for part in structure))
-    if isinstance(structure, (tuple, list)):
-        return type(structure)(mapped(part, function) for part in structure)
+    if isinstance(structure, tuple):
+        return tuple(mapped(part, function) for part in structure)
+    if isinstance(structure, list):
+        return [mapped(part, function) for part in structure]
     if isinstance(structure, dict):
-        return type(structure)((key, mapped(part, function)) for key, part in structure.items())
+        return {key: mapped(part, function) for key, part in structure.items()}
     if isinstance(structure, slice):
         return slice(
             *(mapped(x, function) for x in (structure.start, structure.stop, structure.step))
@@ -64,6 +71,11 @@ class Call:
 
     def __call__(self, *inputs: Any, arrays: Arrays) -> Any:
         """The function's result, its values replaced by `inputs` in the order of `values_in`."""
+        arguments, keywords = self.filled(inputs, arrays)
+        return self.function(*arguments, **keywords)
+
+    def filled(self, inputs: tuple[Any, ...], arrays: Arrays) -> tuple[Any, Any]:
+        """The arguments and keywords with everything in its place."""
         given = dict(zip(self.values, inputs, strict=True))
 
         def fill(leaf: Any) -> Any:
@@ -71,8 +83,8 @@ class Call:
                 return arrays[leaf.name]
             return given[leaf] if isinstance(leaf, Value) else leaf
 
-        filled = mapped((self.arguments, dict(self.keywords)), fill)
-        return self.function(*filled[0], **filled[1])
+        arguments, keywords = mapped((self.arguments, dict(self.keywords)), fill)
+        return arguments, keywords
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -80,14 +92,14 @@ class Call:
         return values_in((self.arguments, dict(self.keywords)))
 
     @property
-    def learned(self) -> frozenset[str]:
-        """The names of its arrays that are parameters."""
-        found: set[str] = set()
+    def arrays(self) -> Mapping[str, Array]:
+        """Its arrays by name."""
+        found: dict[str, Array] = {}
         mapped(
             (self.arguments, dict(self.keywords)),
-            lambda x: found.add(x.name) if isinstance(x, Array) and x.learned else None,
+            lambda x: found.setdefault(x.name, x) if isinstance(x, Array) else None,
         )
-        return frozenset(found)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

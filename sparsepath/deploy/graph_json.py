@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sparsepath.deploy.arguments import refuse_impossible
 from sparsepath.deploy.graph import Arrays, Graph, Node, Value
-from sparsepath.deploy.network import NAMES
 from sparsepath.deploy.operations import ELEMENTWISE, FUSED, OPERATIONS
+from sparsepath.deploy.ordinary import array_name
 from sparsepath.errors import BadInput
 
 JSON = Any
@@ -24,7 +24,7 @@ def written(graph: Graph) -> tuple[JSON, Arrays]:
     def named(node: Node, key: str) -> str:
         array = node.arrays[key]
         if id(array) not in names:
-            name = f"{node.name}.{NAMES.get(key, key)}"
+            name = array_name(node, key)
             names[id(array)] = name
             arrays[name] = array
         return names[id(array)]

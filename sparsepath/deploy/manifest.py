@@ -21,8 +21,8 @@ from sparsepath.deploy.packing import DENSE, KINDS, WAYS
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_header
 
-FORMAT, VERSION = "sparsepath artifact", 2
-READ = ("1", "2")
+FORMAT, VERSION = "sparsepath artifact", 3
+READ = ("1", "2", "3")
 TYPES = {
     str(kind).removeprefix("torch."): kind
     for kind in (
@@ -108,7 +108,7 @@ def read_manifest(path: Path) -> Manifest:
     if version not in READ:
         raise BadInput(
             f"{str(path)!r} has version {version} of the format and this sparsepath reads "
-            f"{' and '.join(READ)}: install a newer one, or save the network again."
+            f"{READ[0]} to {READ[-1]}: install a newer one, or save the network again."
         )
     text = header.get("manifest", "")
     with refusing(path):

@@ -1,111 +1,150 @@
 """A graph as an ordinary torch module: what compacting gives and what a file holds."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from sparsepath.deploy.graph import Graph, Node
-from sparsepath.deploy.operations import run_node
-from sparsepath.deploy.reference import walk
-
-# Torch's own names, so that the keys of a state_dict are those of the network it came from.
-NAMES = {"mean": "running_mean", "variance": "running_var"}
-LEARNED = ("weight", "bias", "scale", "shift")
-MOMENTUM = 0.1
-
-
-class Part(nn.Module):
-    """The arrays of one node of a graph, and the parts whose names lie below its own."""
-
-    def extra_repr(self) -> str:
-        """The shapes of the arrays."""
-        own = {**dict(self.named_parameters(recurse=False)), **dict(self.named_buffers("", False))}
-        return ", ".join(f"{name}={tuple(array.shape)}" for name, array in own.items())
-
-    def below(self, name: str) -> "Part":
-        """The part of that name below this one, made where it is missing."""
-        known = self._modules.get(name)
-        if isinstance(known, Part):
-            return known
-        part = Part()
-        self.add_module(self.free(name), part)
-        return part
-
-    def free(self, name: str) -> str:
-        """A name like this one that hides nothing of a module's own."""
-        while not name or hasattr(self, name):
-            name += "_"
-        return name
-
-    def hold(self, name: str, array: Tensor, *, learned: bool) -> str:
-        """Register an array as a parameter, or as a buffer if it is not learned."""
-        place = self.free(NAMES.get(name, name))
-        if learned and array.is_floating_point():
-            self.register_parameter(place, nn.Parameter(array.detach()))
-        else:
-            self.register_buffer(place, array.detach())
-        return place
+from sparsepath.deploy.graph import Graph, Node, mapped
+from sparsepath.deploy.ordinary import node_of
+from sparsepath.deploy.places import Part, placed
+from sparsepath.deploy.steps import (
+    Number,
+    Place,
+    Step,
+    below,
+    held,
+    missing,
+    numbered_output,
+    steps,
+)
+from sparsepath.deploy.trace import copied
+from sparsepath.errors import BadInput
 
 
 class GraphNetwork(Part):
-    """Runs a graph; its weights train, move and are saved like those of any other module.
+    """Runs a graph by torch's own layers, which train, move, are replaced and saved as any others.
 
-    It starts in eval mode, like the graph. In training mode batch norm takes the statistics of the
-    batch; dropout is not part of a graph.
+    Each lies where the network that the graph came from had it. It starts in eval mode.
     """
+
+    _graph: Graph
+    _places: Mapping[str, Place]
+    _steps: tuple[Step, ...]
+    _output: Any
 
     def __init__(self, graph: Graph) -> None:
         """Take over the graph's arrays; those that several nodes share stay shared."""
         super().__init__()
-        self._graph = replace(graph, nodes=tuple(replace(node, arrays={}) for node in graph))
-        self._homes: dict[str, dict[str, tuple[Part, str]]] = {}
-        known: dict[int, tuple[Part, str]] = {}
-        for node in graph:
-            part: Part = self
-            function = None if node.call is None else node.call.function
-            foreign = isinstance(function, nn.Module) and function not in self.modules()
-            if node.arrays or foreign:
-                for piece in node.name.split("."):
-                    part = part.below(piece)
-            for name, array in node.arrays.items():
-                if id(array) not in known:
-                    learned = name in (LEARNED if node.call is None else node.call.learned)
-                    known[id(array)] = part, part.hold(name, array, learned=learned)
-                self._homes.setdefault(node.name, {})[name] = known[id(array)]
-            if isinstance(function, nn.Module) and foreign:
-                part.add_module(part.free("module"), function)
+        # Named before any layer is: one of the same name must not hide them.
+        self._graph, self._places, self._steps, self._output = graph, {}, (), None
+        self._places = placed(self, graph)
+        self._graph = replace(
+            graph, nodes=tuple(_emptied(node, self._places[node.name]) for node in graph)
+        )
+        self._prepare()
         self.eval()
 
-    def forward(self, *inputs: Tensor) -> Any:
-        """What the graph gives for these inputs."""
-        return walk(self._graph, inputs, self._step)
+    def _prepare(self) -> None:
+        self._steps = steps(self._graph, self._places)
+        self._output = numbered_output(self._graph)
 
-    def graph(self) -> Graph:
-        """The graph with copies of the present weights, one for all nodes that share it."""
-        copies: dict[tuple[Part, str], Tensor] = {}
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the steps, which are made of functions: copies make their own."""
+        return {key: x for key, x in self.__dict__.items() if key not in ("_steps", "_output")}
 
-        def filled(node: Node) -> Node:
-            homes = self._homes.get(node.name, {})
-            for home in homes.values():
-                if home not in copies:
-                    copies[home] = getattr(*home).detach().clone()
-            return replace(node, arrays={name: copies[home] for name, home in homes.items()})
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._prepare()
 
-        return replace(self._graph, nodes=tuple(map(filled, self._graph)))
-
-    def _step(self, node: Node, *inputs: Any) -> Any:
-        homes = self._homes.get(node.name, {})
-        arrays = {name: getattr(*home) for name, home in homes.items()}
-        if self.training and node.op == "batch_norm":
-            return nn.functional.batch_norm(
-                inputs[0],
-                arrays["mean"],
-                arrays["variance"],
-                arrays.get("weight"),
-                arrays.get("bias"),
-                training=True,
-                momentum=MOMENTUM,
-                eps=float(node.attributes["eps"]),  # type: ignore[arg-type]
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """What the graph gives for these inputs, which may also be named as it names them."""
+        names = self._graph.inputs
+        given = [*inputs, *(named.pop(name) for name in names[len(inputs) :] if name in named)]
+        if named or len(given) != len(names):
+            raise BadInput(
+                f"The network takes {len(names)} inputs ({', '.join(names)}), "
+                f"not {len(given)}{' and ' + ', '.join(named) if named else ''}."
             )
-        return run_node(replace(node, arrays=arrays), *inputs)
+        return self._run(given)
+
+    def _run(self, given: list[Any]) -> Any:
+        values = [*given, *[None] * len(self._steps)]
+        for layer, run, reads, gives, done in self._steps:
+            if layer is None:
+                values[gives] = run(self, *[values[number] for number in reads])
+            else:
+                found: Any = self  # written out: in a small network calls cost as much as layers
+                for piece in layer:
+                    found = found._modules.get(piece)
+                    if found is None:
+                        missing(layer)
+                values[gives] = found(values[reads[0]])
+            for number in done:
+                values[number] = None
+        if isinstance(self._output, Number):
+            return values[self._output]
+        return mapped(self._output, lambda leaf: values[leaf] if isinstance(leaf, Number) else leaf)
+
+    def input_names(self) -> tuple[str, ...]:
+        """What its inputs are called."""
+        return self._graph.inputs
+
+    def graph(self) -> Graph | None:
+        """The graph with copies of the present weights, shared as they are.
+
+        None where a layer is no longer of the kind that it was, or trains.
+        """
+        if any(module.training for module in self.modules()):
+            return None
+        copies: dict[int, Tensor] = {}
+        modules: dict[nn.Module, nn.Module] = {}
+        nodes = []
+        for node in self._graph:
+            place = self._places[node.name]
+            now = replace(node, arrays=held(self, place.arrays))
+            if place.layer is not None:
+                layer = below(self, place.layer)
+                if node.call is not None:
+                    modules.setdefault(layer, copied(layer))
+                    now = replace(now, call=replace(node.call, function=modules[layer]))
+                elif (known := node_of(layer, node)) is None:
+                    return None
+                else:
+                    now = known
+            nodes.append(_copied(now, copies))
+        return replace(self._graph, nodes=tuple(nodes))
+
+
+class SingleInput(GraphNetwork):
+    """One of a single input, which tools that read a signature or trace a call want to see."""
+
+    def forward(self, x: Any) -> Any:
+        """What the graph gives for this input."""
+        return self._run([x])
+
+
+def as_module(graph: Graph) -> GraphNetwork:
+    """The graph as a module."""
+    return SingleInput(graph) if len(graph.inputs) == 1 else GraphNetwork(graph)
+
+
+def _emptied(node: Node, place: Place) -> Node:
+    """A node without what the network holds for it."""
+    call = node.call
+    if call is not None and place.layer is not None:
+        call = replace(call, function=_in_its_place)
+    return replace(node, arrays={}, call=call)
+
+
+def _in_its_place(*arguments: Any, **keywords: Any) -> None:
+    raise AssertionError("the module that runs is the network's own")
+
+
+def _copied(node: Node, copies: dict[int, Tensor]) -> Node:
+    for array in node.arrays.values():
+        if id(array) not in copies:
+            copies[id(array)] = array.detach().clone(memory_format=torch.contiguous_format)
+    return replace(node, arrays={key: copies[id(array)] for key, array in node.arrays.items()})

@@ -41,6 +41,7 @@ def conv(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    learned: bool = True,
 ) -> Tensor:
     """A convolution with zero padding, in as many dimensions as its weight has."""
     run = _CONVOLUTIONS[weight.dim()]
@@ -57,13 +58,16 @@ def conv_transpose(
     output_padding: tuple[int, ...],
     groups: int,
     dilation: tuple[int, ...],
+    learned: bool = True,
 ) -> Tensor:
     """A transposed convolution."""
     run = _TRANSPOSED[weight.dim()]
     return run(x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-def linear(x: Tensor, *, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(
+    x: Tensor, *, weight: Tensor, bias: Tensor | None = None, learned: bool = True
+) -> Tensor:
     """A linear layer over the last axis."""
     return functional.linear(x, weight, bias)
 
@@ -76,8 +80,12 @@ def batch_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float,
+    momentum: float | None = 0.1,
+    batches: int = 0,
+    axes: int | None = None,
+    learned: bool = True,
 ) -> Tensor:
-    """Batch norm with stored statistics."""
+    """Batch norm with stored statistics; all but `eps` is for whoever trains it further."""
     return functional.batch_norm(x, mean, variance, weight, bias, eps=eps)
 
 
@@ -87,7 +95,7 @@ def affine(x: Tensor, *, scale: Tensor, shift: Tensor) -> Tensor:
     return torch.addcmul(shift.view(shape), x, scale.view(shape))
 
 
-def constant(*, value: Tensor) -> Tensor:
+def constant(*, value: Tensor, learned: bool = False) -> Tensor:
     """An array that the network holds."""
     return value
 
@@ -139,7 +147,7 @@ def index(x: Tensor, slices: tuple[tuple[int | None, int | None, int | None], ..
     """A slice (start, stop, step) of every axis named."""
     parts = tuple(slice(*part) for part in slices)
     # What torch ran before may have been a `chunk`, whose result is no tensor but a tuple of them.
-    return x[parts] if isinstance(x, Tensor) else x[parts[0]]
+    return x[parts[0]] if isinstance(x, (tuple, list)) else x[parts]
 
 
 def cat(*xs: Tensor, dim: int) -> Tensor:
@@ -211,6 +219,12 @@ ARITHMETIC: Mapping[str, Callable[..., Tensor]] = {
 }
 """Operations of two values, or of one and the attribute `left` or `right`."""
 
+DROPOUTS = (
+    *("dropout", "dropout1d", "dropout2d", "dropout3d"),
+    *("alpha_dropout", "feature_alpha_dropout"),
+)
+"""Operations that are nothing at all when a network is used, and something when it is trained."""
+
 
 def _arithmetic(
     function: Callable[..., Tensor],
@@ -225,6 +239,7 @@ def _arithmetic(
 OPERATIONS: Mapping[str, Callable[..., Result]] = {
     **ELEMENTWISE,
     **{name: _arithmetic(function) for name, function in ARITHMETIC.items()},
+    **dict.fromkeys(DROPOUTS, lambda x, p=0.5: x),
     "adaptive_avg_pool": adaptive_avg_pool,
     "adaptive_max_pool": adaptive_max_pool,
     "affine": affine,

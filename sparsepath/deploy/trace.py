@@ -1,7 +1,7 @@
 """From the nodes that a trace recorded, with their changes in place, to those of a graph."""
 
 import copy
-import operator
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,9 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
-from sparsepath.deploy.graph import Array, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.graph import Array, Attribute, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.naming import Names
+from sparsepath.deploy.operations import DROPOUTS
 from sparsepath.deploy.recorded import (
     Method,
     Shape,
@@ -26,7 +28,8 @@ from sparsepath.deploy.translate import Draft, Length, Same, Unknown, translated
 from sparsepath.deploy.translate_layers import batch_norm
 
 # What may share memory with its input, so that a change in one is a change in the other.
-VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch"}
+VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch", *DROPOUTS}
+AXES: Mapping[type[nn.Module], int] = {nn.BatchNorm1d: 1, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -43,17 +46,16 @@ class Translator:
     def __init__(self, model: nn.Module, reasons: dict[str, str]) -> None:
         """`reasons` says why some modules were not traced into."""
         self.model = model
+        self.names = Names(model)
         self.reasons = reasons
         self.nodes: list[Node] = []
-        self.taken: set[str] = set()
         # What is known of each recorded node: a value to come, or an array or number already.
         self.known: dict[fx.Node, Any] = {}
         self.base: dict[str, str] = {}
+        self.same: dict[str, str] = {}
         self.numbers: set[str] = set()
         self.copies: dict[int, Tensor] = {}
         self.modules: dict[str, nn.Module] = {}
-        # By copy of a weight, what the model calls it and whether it is learned.
-        self.titles: dict[int, Array] = {}
 
     def graph(self, traced: fx.Graph) -> Graph:
         """The whole trace as a graph."""
@@ -61,7 +63,7 @@ class Translator:
         output: Any = None
         for node in traced.nodes:
             if node.op == "placeholder":
-                inputs.append(self._named(str(node.target)))
+                inputs.append(self.names.free(str(node.target)))
                 self.known[node] = Value(inputs[-1])
             elif node.op == "get_attr":
                 self.known[node] = self._named_weight(str(node.target))
@@ -72,10 +74,8 @@ class Translator:
         return Graph(tuple(inputs), tuple(self.nodes), output)
 
     def _named_weight(self, path: str) -> Any:
-        found = operator.attrgetter(path)(self.model)
-        own = self._own(found)
-        title = Array(path.rpartition(".")[2], isinstance(found, nn.Parameter))
-        self.titles.setdefault(id(own), title)
+        own = self._own(self.names.found(path))
+        self.names.remember(path, own)
         return own
 
     def _own(self, x: Any) -> Any:
@@ -94,7 +94,10 @@ class Translator:
     def _as_value(self, leaf: Any) -> Any:
         """An array, a length or a shape as the value of a node of its own."""
         if isinstance(leaf, Tensor):
-            return self._add(Draft("constant", (), arrays={"value": leaf}), "constant")
+            title = self.names.title(leaf, "constant")
+            learned: dict[str, Attribute] = {"learned": True} if title.learned else {}
+            made = Draft("constant", (), learned, {"value": leaf})
+            return self._add(made, title.path or title.name)
         return self._measured(leaf)
 
     def _measured(self, leaf: Any) -> Any:
@@ -170,15 +173,21 @@ class Translator:
         mean, variance, weight, bias = map(
             self._own, (module.running_mean, module.running_var, module.weight, module.bias)
         )
+        batches = module.num_batches_tracked
+        more: dict[str, Attribute] = {"batches": 0 if batches is None else int(batches)}
+        if type(module) in AXES:
+            more["axes"] = AXES[type(module)]
         return batch_norm(
-            *arguments, mean, variance, weight, bias, training=module.training, eps=module.eps
+            *(*arguments, mean, variance, weight, bias, module.training),
+            *(module.momentum, module.eps),
+            **more,
         )
 
     def _add(self, made: Draft | Call, place: str) -> Value:
         """A new node; in a user's own module, whose place ends in a dot, the operation names it."""
         own = place == "" or place.endswith(".")
         if isinstance(made, Call):
-            name = self._named(f"{place}{spoken(made.function)}" if own else place)
+            name = self.names.free(f"{place}{spoken(made.function)}" if own else place)
             names = tuple(value.name for value in made.values)
             call, arrays = self._with_arrays(made)
             self._append(Node(name, "torch", names, arrays=arrays, call=call))
@@ -189,7 +198,7 @@ class Translator:
         while made.then is not None:
             inputs = (self._node(made, f"{place}{'' if own else '.'}{made.op}", inputs),)
             made = made.then
-        return self._node(made, f"{place}{made.op}" if own else place, inputs)
+        return self._node(made, self.names.of(made, place), inputs)
 
     def _with_arrays(self, call: Call) -> tuple[Call, dict[str, Tensor]]:
         """The call with its weights by name, and those: they must train and move as any others."""
@@ -200,7 +209,7 @@ class Translator:
             if not isinstance(leaf, Tensor):
                 return leaf
             if id(leaf) not in found:
-                title = self.titles.get(id(leaf), Array("array", learned=False))
+                title = self.names.title(leaf)
                 taken = sum(title.name == name.rstrip("_") for name in arrays)
                 found[id(leaf)] = replace(title, name=title.name + "_" * taken)
                 arrays[found[id(leaf)].name] = leaf
@@ -210,30 +219,31 @@ class Translator:
         return replace(call, arguments=arguments, keywords=keywords), arrays
 
     def _node(self, draft: Draft, path: str, inputs: tuple[Value, ...]) -> Value:
-        name = self._named(path)
+        name = self.names.free(path)
         names = tuple(value.name for value in inputs)
-        self._append(Node(name, draft.op, names, draft.attributes, draft.arrays))
+        attributes = dict(draft.attributes)
+        if self.names.fixed(draft):
+            attributes["learned"] = False
+        self._append(Node(name, draft.op, names, attributes, draft.arrays))
         return Value(name)
 
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
         for name in node.inputs if node.op in VIEWS else ():
             self.base[node.name] = self.base.get(name, name)
+        if node.op in DROPOUTS:
+            self.same[node.name] = self._whole(node.inputs[0])
 
-    def _named(self, path: str) -> str:
-        name, count = path, 1
-        while name in self.taken:
-            count += 1
-            name = f"{path}#{count}"
-        self.taken.add(name)
-        return name
+    def _whole(self, name: str) -> str:
+        """The value that this one is when a network is used, whatever dropouts lie between."""
+        return self.same.get(name, name)
 
     def _redirect(self, old: Value, new: Value, later: list[fx.Node]) -> None:
         """After a change in place, whoever held the old value holds the new one."""
         base = self.base.get(old.name, old.name)
         to_come = set(later)
         for node, value in list(self.known.items()):
-            if value == old:
+            if isinstance(value, Value) and self._whole(value.name) == self._whole(old.name):
                 self.known[node] = new
             elif isinstance(value, Value) and self.base.get(value.name, value.name) == base:
                 self._refuse_readers(value, to_come & set(node.users))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sparsepath.deploy.graph import Value, values_in
-from sparsepath.deploy.operations import OPERATIONS
+from sparsepath.deploy.operations import DROPOUTS, OPERATIONS
 from sparsepath.deploy.translate import (
     TRANSLATIONS,
     Draft,
@@ -65,19 +65,20 @@ def _mean(input: Any, dim: Any, keepdim: bool = False) -> Draft:
 # ---- what is nothing at all when a network is used
 
 
-@translates(
-    functional.dropout,
-    functional.dropout1d,
-    functional.dropout2d,
-    functional.dropout3d,
-    functional.alpha_dropout,
-    functional.feature_alpha_dropout,
-    torch.dropout,
-)
-def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Same:
-    if training:
-        raise Unknown("it draws random numbers")
-    return Same(as_value(input))
+def _dropout(op: str) -> Translation:
+    def translate(
+        input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Draft:
+        if training:
+            raise Unknown("it draws random numbers")
+        return Draft(op, (as_value(input),), {"p": p})
+
+    return translate
+
+
+for _name in DROPOUTS:
+    TRANSLATIONS[getattr(functional, _name)] = _dropout(_name)
+TRANSLATIONS[torch.dropout] = _dropout("dropout")
 
 
 @translates("contiguous", "detach")

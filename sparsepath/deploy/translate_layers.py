@@ -92,15 +92,17 @@ def batch_norm(
     weight: Any = None,
     bias: Any = None,
     training: bool = False,
-    momentum: float = 0.1,
+    momentum: float | None = 0.1,
     eps: float = 1e-5,
+    **more: Attribute,
 ) -> Draft:
     """Batch norm with stored statistics."""
     if training or running_mean is None or running_var is None:
         raise Unknown("it normalises by the statistics of the batch")
     arrays = {"mean": running_mean, "variance": running_var, "weight": weight, "bias": bias}
     arrays = {name: as_array(array) for name, array in arrays.items() if array is not None}
-    return Draft("batch_norm", (as_value(input),), {"eps": eps}, arrays)
+    attributes: dict[str, Attribute] = {"eps": eps, "momentum": momentum, **more}
+    return Draft("batch_norm", (as_value(input),), attributes, arrays)
 
 
 # ---- pools

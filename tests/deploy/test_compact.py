@@ -305,7 +305,7 @@ def shuffled(model, x):
     [
         (lambda model, x: x.permute(0, 1, 3, 2), 6, 4),
         (lambda model, x: x.transpose(2, 3) - model.shift, 6, 4),
-        (lambda model, x: x + model.shift[0], 6, 6),
+        (lambda model, x: x + model.shift[0], 6, 4),
         (lambda model, x: (x + model.bent).relu() - 1, 6, 6),
         (lambda model, x: (x * model.bent).abs(), 6, 4),
         (lambda model, x: model.row(x), 6, 6),

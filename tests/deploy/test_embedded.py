@@ -14,7 +14,7 @@ from sparsepath.deploy.capture import capture
 from sparsepath.deploy.graph import Graph, Node, Value
 from sparsepath.deploy.manifest import read_manifest
 from sparsepath.deploy.network import GraphNetwork
-from sparsepath.deploy.operations import ELEMENTWISE, OPERATIONS
+from sparsepath.deploy.operations import DROPOUTS, ELEMENTWISE, OPERATIONS
 from sparsepath.deploy.quantise import int8_weights
 from sparsepath.deploy.share import share
 from sparsepath.lab.models import CNN
@@ -159,6 +159,7 @@ LINE, MAP, SPACE = (2, 4, 9), (2, 4, 9, 7), (2, 4, 5, 6, 7)
 # The operation, the shape of its input, its attributes and its arrays.
 CASES = [
     *((op, MAP, {}, {}) for op in ELEMENTWISE if op not in ("sqrt", "clamp")),
+    *((op, MAP, {"p": 0.3}, {}) for op in DROPOUTS),
     ("leaky_relu", MAP, {"negative_slope": 0.3}, {}),
     ("gelu", MAP, {"approximate": "tanh"}, {}),
     ("softplus", MAP, {"beta": 3, "threshold": 1.5}, {}),
@@ -180,6 +181,7 @@ CASES = [
     ("linear", (2, 3, 4), {}, {"weight": numbers(5, 4)}),
     ("batch_norm", MAP, *norm()),
     ("batch_norm", (3, 4), *norm(weight=numbers(4), bias=numbers(4))),
+    ("batch_norm", MAP, {"momentum": None, "batches": 3, "axes": 2, **norm()[0]}, norm()[1]),
     ("affine", MAP, {}, {"scale": numbers(4), "shift": numbers(4)}),
     *(("max_pool", s, pool(d), {}) for d, s in ((1, LINE), (2, MAP), (3, SPACE))),
     ("max_pool", MAP, pool(2, stride=2, padding=1, dilation=2, ceil=True), {}),

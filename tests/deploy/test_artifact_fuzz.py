@@ -197,7 +197,7 @@ def test_deep_nesting_and_double_keys_are_refused(saved, tmp_path):
 def test_other_and_newer_files_are_refused(saved, tmp_path):
     tensors, header = read_tensors(saved)
     for kind, says in {
-        "sparsepath artifact 3": "reads 1 and 2: install a newer one",
+        "sparsepath artifact 4": "reads 1 to 3: install a newer one",
         "sparsepath artifact": "is no artifact of sparsepath",
         "sparsepath support 1": "its format is 'sparsepath support 1'",
         "sparsepath artifact \u0662": "install a newer one",

@@ -196,7 +196,7 @@ HEADERS = {
     "a huge header": (raw({}, length=2**63), "header"),
     "a key twice": (raw(b'{"a": 1, "a": 2}'), "twice"),
     "another format": (raw({"__metadata__": {"format": "other 1"}}), "'other 1'"),
-    "a newer version": (raw({"__metadata__": {"format": "sparsepath artifact 3"}}), "version '3'"),
+    "a newer version": (raw({"__metadata__": {"format": "sparsepath artifact 4"}}), "version '4'"),
     "deep nesting": (raw(b"[" * 100_000), "nested too deeply"),
     "no JSON": (raw(b"{'a': 1}"), "key"),
 }

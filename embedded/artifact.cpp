@@ -29,6 +29,7 @@ int64_t length(const Json &json, const std::string &name) {
 Entry read_entry(const std::string &name, const Json &json, int version) {
     std::vector<std::string> keys{"shape", "dtype", "how", "block"};
     if (version > 1) keys.insert(keys.end(), {"code", "deflated"});
+    if (version > 2) keys.push_back("axis");
     const auto found = fields(json, keys, shown(name));
     Entry entry;
     if (!found[0]->is(Json::LIST)) throw BadInput(shown(name) + " has no sane shape");
@@ -39,6 +40,7 @@ Entry read_entry(const std::string &name, const Json &json, int version) {
     entry.code = version > 1 ? found[4]->text : "plain";
     if (version > 1)
         for (const auto &[kind, size] : found[5]->members) entry.deflated[kind] = length(size, name);
+    if (version > 2) entry.axis = length(*found[6], name);
     if (!entry.type || !known_way(entry))
         throw BadInput(shown(name) + " is stored as " + shown(found[1]->text) + " by " + shown(entry.how) +
                        " and " + shown(entry.code) + ", which is unknown");

@@ -16,21 +16,29 @@ __attribute__((weak)) const sp_kernels *sp_kernels_avx512();
 namespace sparsepath::embedded {
 
 const sp_kernels &best_kernels() {
-    const sp_kernels *(*const worst_first[])() = {sp_kernels_portable, sp_kernels_avx2, sp_kernels_avx512};
+    const struct {
+        std::string isa;
+        const sp_kernels *(*table)();
+    } worst_first[] = {
+        {"portable", sp_kernels_portable}, {"avx2", sp_kernels_avx2}, {"avx512", sp_kernels_avx512}};
     const char *forced = std::getenv("SPARSEPATH_ISA");
     const sp_kernels *best = nullptr;
-    std::string runs;  // the best set that this processor has
-    for (const auto table : worst_first) {
+    std::string own, built;
+    for (const auto &[isa, table] : worst_first) {
         if (!table) continue;
-        const sp_kernels &kernels = *table();
-        if (runs.empty()) runs = kernels.best_isa();
-        if (!forced || std::string(forced) == kernels.isa) best = &kernels;
-        if (runs == kernels.isa) break;  // what follows does not run here
+        own = table()->best_isa();  // of this processor, whichever set is asked
+        built += (built.empty() ? "" : ", ") + isa;
     }
-    if (!best)
-        throw BadInput(std::string("The instruction set '") + (forced ? forced : "") +
+    for (const auto &[isa, table] : worst_first) {
+        if (table && (!forced || forced == isa)) best = table();
+        if (isa == own) break;  // what follows does not run here
+    }
+    if (best) return *best;
+    if (forced)
+        throw BadInput(std::string("The instruction set '") + forced +
                        "' of SPARSEPATH_ISA does not run here or was not built.");
-    return *best;
+    throw BadInput("This processor runs none of the instruction sets that were built (" + built +
+                   "): build again with " + own + " among its ISAS.");
 }
 
 }  // namespace sparsepath::embedded

@@ -143,16 +143,29 @@ std::vector<float> from_codebook(const Entry &entry, const Parts &parts, const P
     return found;
 }
 
+// Whether there may be so many scales: one for all, for each slice of the first axis, or for each channel
+// of a transposed convolution's groups.
+bool fits(size_t scales, const Entry &entry) {
+    const size_t axis = size_t(entry.axis);
+    if (entry.shape.size() <= axis) return false;
+    const size_t channels = size_t(entry.shape[axis]);
+    if (!axis) return scales == 1 || scales == channels;
+    return channels && scales && scales % channels == 0 && size_t(entry.shape[0]) % (scales / channels) == 0;
+}
+
 void scale(const Entry &entry, const Parts &parts, std::vector<float> &levels) {
     const Type &float32 = *type_named("float32");
     const std::vector<float> scales = numbers(float32, part_of(entry, parts, "scales", float32));
-    const size_t slices = entry.shape.empty() ? 0 : size_t(entry.shape[0]);
-    if (entry.type != &float32 || entry.shape.empty() || (scales.size() != 1 && scales.size() != slices))
-        throw BadInput("its scales do not fit it");
+    if (entry.type != &float32 || !fits(scales.size(), entry)) throw BadInput("its scales do not fit it");
     for (float scale : scales)
         if (!std::isfinite(scale) || scale <= 0) throw BadInput("its scales are not all above zero");
-    const size_t each = scales.empty() ? 1 : std::max<size_t>(1, levels.size() / scales.size());
-    for (size_t k = 0; k < levels.size(); k++) levels[k] = levels[k] * scales[k / each];
+    if (levels.empty()) return;
+    // Channels lie behind each other within a slice of the first axis, and groups of slices share theirs.
+    const size_t channels = entry.axis ? size_t(entry.shape[1]) : scales.size();
+    const size_t slice = entry.axis ? levels.size() / size_t(entry.shape[0]) : levels.size();
+    const size_t group = levels.size() / (scales.size() / channels), each = slice / channels;
+    for (size_t k = 0; k < levels.size(); k++)
+        levels[k] = levels[k] * scales[k / group * channels + k / each % channels];
 }
 
 }  // namespace
@@ -160,6 +173,7 @@ void scale(const Entry &entry, const Parts &parts, std::vector<float> &levels) {
 bool known_way(const Entry &entry) {
     for (const auto &[kind, size] : entry.deflated)
         if (kind != "values" && kind != "where") return false;
+    if (entry.axis > (entry.code == "levels" ? 1 : 0)) return false;
     const bool how =
         entry.how == "dense" || entry.how == "mask" || entry.how == "gaps4" || entry.how == "gaps8";
     return how && (entry.code == "plain" || entry.code == "levels" || bits_of(entry.code));

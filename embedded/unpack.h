@@ -14,6 +14,7 @@ struct Entry {
     int64_t block = 1;
     std::string code;                         // what the kept weights are
     std::map<std::string, int64_t> deflated;  // by kind of tensor, its bytes before
+    int64_t axis = 0;                         // of the channels that the scales of levels belong to
 };
 using Parts = std::map<std::string, Stored>;  // by kind: values, where, scales, codebook
 

@@ -95,7 +95,15 @@ def _stored(name: str, array: Tensor, tensors: dict[str, Tensor]) -> Entry:
     packed = pack(array)
     tensors.update({f"{kind}:{name}": part for kind, part in packed.parts.items()})
     dtype = str(array.dtype).removeprefix("torch.")
-    return Entry(tuple(array.shape), dtype, packed.how, packed.block, packed.code, packed.deflated)
+    return Entry(
+        tuple(array.shape),
+        dtype,
+        packed.how,
+        packed.block,
+        packed.code,
+        packed.deflated,
+        packed.axis,
+    )
 
 
 def _stored_mask(
@@ -172,7 +180,7 @@ def _checked(
     arrays = {}
     for name, entry in manifest.arrays.items():
         parts = {kind: tensors[key] for kind in KINDS if (key := f"{kind}:{name}") in tensors}
-        packed = Packed(entry.how, entry.block, entry.code, parts, entry.deflated)
+        packed = Packed(entry.how, entry.block, entry.code, parts, entry.deflated, entry.axis)
         try:
             arrays[name] = unpack(packed, entry.shape, TYPES[entry.dtype])
         except BadInput as error:

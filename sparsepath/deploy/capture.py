@@ -80,10 +80,13 @@ class _Proxy(fx.Proxy):
     def __itruediv__(self, other: Any) -> Any:
         return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
 
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.ifloordiv, (self, other), {})
+
     def _unheard(self, other: Any) -> Any:
         raise NotImplementedError("this kind of change in place is not understood")
 
-    __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = __iand__ = __ior__ = __ixor__ = _unheard
+    __imod__ = __ipow__ = __imatmul__ = __iand__ = __ior__ = __ixor__ = _unheard
     __ilshift__ = __irshift__ = _unheard
 
 
@@ -92,6 +95,7 @@ class _Tracer(fx.Tracer):
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
+        self.record_stack_traces = True  # so that a line can be named
         self.names = names
         self.reasons: dict[str, str] = {}
 

@@ -29,27 +29,28 @@ def clusters(numbers: Floats, count: int) -> Clusters:
     Numbers of no more different values are their own centroids.
     """
     line = numpy.sort(numbers)
-    different = numpy.unique(line)
-    if len(different) <= count:
-        return Clusters(different, 0.0)
+    steps = numpy.flatnonzero(line[1:] != line[:-1])
+    if len(steps) < count:
+        return Clusters(line[numpy.append(steps, len(line) - 1)], 0.0)
+    sums = numpy.zeros(len(line) + 1)
+    numpy.cumsum(line, out=sums[1:])
     evenly = numpy.linspace(line[0], line[-1], 2 * count + 1)[1::2]
     starts = (evenly, _by_density(line, count))
-    return min((_settled(line, start) for start in starts), key=lambda found: found.error)
+    return min((_settled(line, sums, start) for start in starts), key=lambda found: found.error)
 
 
 def _by_density(line: Floats, count: int) -> Floats:
     """Centroids as dense as the cube root of the numbers: where many of them would end up."""
-    counts, edges = numpy.histogram(line, BINS)
+    edges = numpy.linspace(line[0], line[-1], BINS + 1)
+    counts = numpy.diff(numpy.searchsorted(line, edges[1:-1]), prepend=0, append=len(line))
     reached = numpy.concatenate(([0.0], numpy.cumsum(numpy.cbrt(counts))))
     places = (numpy.arange(count) + 0.5) / count * reached[-1]
     found: Floats = numpy.interp(places, reached, edges)
     return found
 
 
-def _settled(line: Floats, centroids: Floats) -> Clusters:
-    """Lloyd's steps until no number changes its cluster."""
-    sums = numpy.concatenate(([0.0], numpy.cumsum(line)))
-    squares = numpy.concatenate(([0.0], numpy.cumsum(line * line)))
+def _settled(line: Floats, sums: Floats, centroids: Floats) -> Clusters:
+    """Lloyd's steps until no number changes its cluster; `sums` are those up to each number."""
     cuts = numpy.zeros(0, numpy.int64)
     for _ in range(STEPS):
         moved = _cuts(line, centroids)
@@ -59,7 +60,7 @@ def _settled(line: Floats, centroids: Floats) -> Clusters:
         sizes, totals = numpy.diff(cuts), numpy.diff(sums[cuts])
         centroids = totals / sizes
     sizes, totals = numpy.diff(cuts), numpy.diff(sums[cuts])
-    error = float((numpy.diff(squares[cuts]) - totals**2 / sizes).sum()) / len(line)
+    error = float(line @ line - (totals**2 / sizes).sum()) / len(line)
     return Clusters(totals / sizes, error)
 
 

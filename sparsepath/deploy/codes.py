@@ -92,12 +92,16 @@ def read(code: str, parts: Parts, count: int, dtype: torch.dtype) -> Tensor:
     return book[indices]
 
 
-def scaled(levels: Tensor, scales: Tensor) -> Tensor:
+def scaled(levels: Tensor, scales: Tensor, *, axis: int) -> Tensor:
     """The weights of an array of levels, once its scales are known to fit."""
-    if scales.dtype != torch.float32 or scales.dim() != 1 or levels.dim() == 0:
+    if scales.dtype != torch.float32 or scales.dim() != 1 or levels.dim() <= axis:
         raise BadInput("its scales are no list of float32")
-    if len(scales) not in (1, len(levels)):
-        raise BadInput(f"{len(scales)} scales do not fit {len(levels)} slices")
+    channels = levels.shape[axis]
+    groups = len(scales) // max(1, channels)
+    if axis == 0 and len(scales) not in (1, channels):
+        raise BadInput(f"{len(scales)} scales do not fit {channels} slices")
+    if axis == 1 and (not groups or len(scales) % channels or len(levels) % groups):
+        raise BadInput(f"{len(scales)} scales do not fit {channels} channels of groups")
     if not bool((scales.isfinite() & (scales > 0)).all()):
         raise BadInput("its scales are not all finite and above zero")
-    return Levels(levels, scales).values
+    return Levels(levels, scales, axis).values

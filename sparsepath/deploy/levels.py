@@ -5,6 +5,7 @@ largest weight of a slice: it is some level, so that only 127 scales, and their 
 floats, can be the one; a few weights rule out nearly all of them.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -22,53 +23,84 @@ Floats = NDArray[numpy.float32]
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Integers of an array's shape, and the scale of each slice of its first axis, or one."""
+    """Integers of an array's shape, and a scale for each slice of it, or one for all."""
 
     levels: Tensor
     """int8"""
     scales: Tensor
     """float32, one axis, above zero"""
+    axis: int = 0
+    """of the output channels: 1 in a transposed convolution, whose groups share the first axis"""
 
     @property
     def values(self) -> Tensor:
         """The weights: each level times its scale, in float32."""
-        scales = self.scales
-        if len(scales) > 1:
-            scales = scales.reshape(-1, *[1] * (self.levels.dim() - 1))
-        return self.levels.float() * scales
+        return self.levels.float() * spread(self.scales, self.levels.shape, axis=self.axis)
+
+
+def spread(scales: Tensor, shape: Sequence[int], *, axis: int) -> Tensor:
+    """The scales beside the weights that they belong to."""
+    ones = [1] * (len(shape) - axis - 1)
+    if axis == 0:
+        return scales.reshape(-1, *ones)
+    groups = len(scales) // shape[1]
+    each = scales.reshape(groups, 1, shape[1]).expand(groups, shape[0] // groups, shape[1])
+    return each.reshape(shape[0], shape[1], *ones)
+
+
+def by_output(weight: Tensor, *, axis: int, groups: int) -> Tensor:
+    """The weight with a row for each output channel, in the order of their scales."""
+    if axis == 0:
+        return weight.reshape(len(weight), -1)
+    parts = weight.reshape(groups, len(weight) // groups, weight.shape[1], -1)
+    return parts.transpose(1, 2).reshape(groups * weight.shape[1], -1)
 
 
 def levels_of(array: Tensor) -> Levels | None:
     """The levels and scales that give exactly this array, or None where there are none."""
     if array.dtype != torch.float32 or array.dim() == 0 or not bool(array.isfinite().all()):
         return None
-    scales = _scales(array.reshape(1, -1).numpy())
+    for axis, rows in _slicings(array.numpy()):
+        scales = _scales(rows)
+        if scales is None:
+            continue
+        each = spread(scales, array.shape, axis=axis).double()
+        found = Levels((array.double() / each).round().to(torch.int8), scales, axis)
+        if torch.equal(found.values, array):
+            return found
+    return None
+
+
+def _slicings(array: Floats) -> Iterator[tuple[int, Iterable[Floats]]]:
+    """The slices that may have a scale each, by the axis of the output channels, few first."""
+    yield 0, [array]
     # Slices shorter than that are no longer than their scale's four bytes.
-    if scales is None and array.numel() >= SHORTEST * len(array):
-        scales = _scales(array.reshape(len(array), -1).numpy())
-    if scales is None:
-        return None
-    rows = array.reshape(len(scales), -1).double() / torch.from_numpy(scales).double()[:, None]
-    found = Levels(rows.round().to(torch.int8).reshape(array.shape), torch.from_numpy(scales))
-    return found if torch.equal(found.values, array) else None
+    if array.size >= SHORTEST * len(array):
+        yield 0, array
+    for groups in range(1, len(array) + 1) if array.ndim > 1 and array.size else ():
+        number = groups * array.shape[1]
+        if len(array) % groups == 0 and array.size >= SHORTEST * number:
+            parts = array.reshape(groups, -1, *array.shape[1:])
+            yield 1, (part[:, channel] for part in parts for channel in range(array.shape[1]))
 
 
-def _scales(rows: Floats) -> Floats | None:
-    """A scale for each row, or None as soon as a row has none."""
-    scales = numpy.ones(len(rows), numpy.float32)
-    for number, row in enumerate(rows):
+def _scales(rows: Iterable[Floats]) -> Tensor | None:
+    """A scale for each slice, or None as soon as one has none."""
+    scales: list[numpy.float32] = []
+    for row in map(numpy.ravel, rows):
         weights = numpy.unique(numpy.abs(row[:4096]))
         if len(weights) > HIGHEST + 1:
             return None
         weights = numpy.unique(numpy.abs(row))
         weights = weights[weights > 0]
-        if not len(weights):
-            continue
-        scale = _scale(weights) if len(weights) <= HIGHEST else None
-        if scale is None:
-            return None
-        scales[number] = scale
-    return scales
+        scale = numpy.float32(1)
+        if len(weights):
+            found = _scale(weights) if len(weights) <= HIGHEST else None
+            if found is None:
+                return None
+            scale = found
+        scales.append(scale)
+    return torch.from_numpy(numpy.array(scales, numpy.float32))
 
 
 def _scale(weights: Floats) -> numpy.float32 | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from sparsepath.deploy.codes import CODES, PLAIN
+from sparsepath.deploy.codes import CODES, LEVELS, PLAIN
 from sparsepath.deploy.graph_json import JSON, decoded, encoded, fields
 from sparsepath.deploy.packing import DENSE, KINDS, WAYS
 from sparsepath.errors import BadInput
@@ -23,6 +23,8 @@ from sparsepath.storage import read_header
 
 FORMAT, VERSION = "sparsepath artifact", 3
 READ = ("1", "2", "3")
+# What an entry says of its array; each version of the format added some.
+KEYS = {1: ("shape", "dtype", "how", "block"), 2: ("code", "deflated"), 3: ("axis",)}
 TYPES = {
     str(kind).removeprefix("torch."): kind
     for kind in (
@@ -43,6 +45,8 @@ class Entry:
     code: str = PLAIN
     deflated: Mapping[str, int] = field(default_factory=dict)
     """by kind of tensor, the bytes before it was deflated"""
+    axis: int = 0
+    """of the channels that the scales of levels belong to"""
 
     @property
     def nbytes(self) -> int:
@@ -90,6 +94,7 @@ def _written(entry: Entry) -> JSON:
         "block": entry.block,
         "code": entry.code,
         "deflated": dict(entry.deflated),
+        "axis": entry.axis,
     }
 
 
@@ -173,10 +178,10 @@ def _entries(content: JSON, version: int) -> Mapping[str, Entry]:
 
 
 def _entry(name: str, content: JSON, version: int) -> Entry:
-    shape, dtype, how, block, *later = fields(
-        content, "shape", "dtype", "how", "block", *(["code", "deflated"] if version > 1 else [])
-    )
-    code, deflated = later or (PLAIN, {})
+    known = [key for since, keys in KEYS.items() if since <= version for key in keys]
+    shape, dtype, how, block, *later = fields(content, *known)
+    defaults: list[JSON] = [PLAIN, {}, 0]
+    code, deflated, axis = later + defaults[len(later) :]
     lengths = [*shape, block] if isinstance(shape, list) else [None]
     if not all(_sane(length) for length in lengths):
         raise BadInput(f"{name!r} has no sane shape")
@@ -187,7 +192,9 @@ def _entry(name: str, content: JSON, version: int) -> Entry:
         kind in KINDS and _sane(size) for kind, size in deflated.items()
     ):
         raise BadInput(f"{name!r} has no sane sizes of what is deflated")
-    return Entry(tuple(shape), dtype, how, block, code, deflated)
+    if type(axis) is not int or axis not in ((0, 1) if code == LEVELS else (0,)):
+        raise BadInput(f"{name!r} has scales along {str(axis)[:20]!r}, which is no axis of them")
+    return Entry(tuple(shape), dtype, how, block, code, deflated, axis)
 
 
 def _sane(length: JSON) -> bool:

@@ -8,7 +8,7 @@ deflated. Every way is tried.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy
 import torch
@@ -41,6 +41,8 @@ class Packed:
     """by kind: values, where, scales, codebook"""
     deflated: Mapping[str, int] = field(default_factory=dict)
     """of the kinds that are deflated, the bytes they stand for"""
+    axis: int = 0
+    """of the channels that the scales of levels belong to"""
 
     @property
     def nbytes(self) -> int:
@@ -66,9 +68,10 @@ def _ways(plain: Tensor) -> Iterator[Packed]:
     """Every block, each with its smallest code and its smallest list of positions."""
     found = levels_of(plain)
     levels, scales = (found.levels.flatten(), found.scales) if found else (None, None)
+    axes = {codes.LEVELS: found.axis} if found else {}
     for code, parts in codes.ways(plain.flatten(), levels, scales):
         shaped = {VALUES: plain} if code == PLAIN else parts
-        yield _deflated(Packed(DENSE, 1, code, shaped))
+        yield _deflated(Packed(DENSE, 1, code, shaped, axis=axes.get(code, 0)))
     for block in sorted({math.prod(plain.shape[cut:]) for cut in range(plain.dim() + 1)}):
         rows = plain.reshape(-1, block)
         alive = (rows != 0).any(1)
@@ -90,6 +93,7 @@ def _ways(plain: Tensor) -> Iterator[Packed]:
                 values.code,
                 {**values.parts, **where.parts},
                 {**values.deflated, **where.deflated},
+                axes.get(values.code, 0),
             )
 
 
@@ -101,7 +105,7 @@ def _deflated(packed: Packed) -> Packed:
         if kind in (VALUES, WHERE) and (stream := deflated(part)) is not None
     }
     sizes = {kind: packed.parts[kind].nbytes for kind in streams}
-    return Packed(packed.how, packed.block, packed.code, {**packed.parts, **streams}, sizes)
+    return replace(packed, parts={**packed.parts, **streams}, deflated=sizes)
 
 
 def unpack(packed: Packed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -133,7 +137,7 @@ def unpack(packed: Packed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return array
     if dtype != torch.float32:
         raise BadInput(f"its levels are of {dtype}, not of float32")
-    return codes.scaled(array, parts[codes.SCALES])
+    return codes.scaled(array, parts[codes.SCALES], axis=packed.axis)
 
 
 def _inflated(packed: Packed, most: int, dtype: torch.dtype) -> dict[str, Tensor]:

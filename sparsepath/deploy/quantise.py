@@ -13,9 +13,11 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
 
+from sparsepath.deploy.capture import capture
 from sparsepath.deploy.export import Exported, export, quiet
-from sparsepath.deploy.levels import HIGHEST, Levels
+from sparsepath.deploy.levels import HIGHEST, Levels, by_output, spread
 from sparsepath.deploy.target import free, writing
 from sparsepath.deploy.weights import refuse_computed, weights_of
 from sparsepath.errors import BadInput
@@ -26,30 +28,48 @@ from sparsepath.storage import write_atomically
 def int8_weights(model: nn.Module) -> nn.Module:
     """A copy of the model whose weights are levels of -127 to 127 times a scale, in float32.
 
-    Each slice of a weight's first axis has its own scale: an output channel, or of a transposed
-    convolution an input channel, since that is what a file holds. `save` finds the levels by
-    itself and stores a byte for each, or less.
+    Each output channel has its own scale. `save` finds the levels by itself and stores a byte for
+    each, or less.
     """
     for name, weight in weights_of(model).items():
         if weight.dtype != torch.float32:
             raise BadInput(f"{name!r} is {weight.dtype}: int8 stands for float32, call float().")
     refuse_computed(model)
     made = copy.deepcopy(model)
+    groups = _transposed(made)
     with torch.no_grad():
         for weight in weights_of(made).values():
-            weight.copy_(levelled(weight.detach()).values)
+            weight.copy_(levelled(weight.detach(), transposed=groups.get(weight, 0)).values)
     return made
 
 
-def levelled(weight: Tensor) -> Levels:
-    """The nearest levels of a weight, by the largest number of each slice."""
-    largest = weight.abs().flatten(1).amax(1)
-    scales = largest / HIGHEST
+def _transposed(model: nn.Module) -> dict[Tensor, int]:
+    """The weights of transposed convolutions, whose output channels lie elsewhere: their groups."""
+    found: dict[Tensor, int] = {
+        module.weight: module.groups
+        for module in model.modules()
+        if isinstance(module, _ConvTransposeNd)
+    }
+    for node in capture(model):  # a graph's own, and calls of functions
+        if node.op == "conv_transpose":
+            for weight in model.parameters():
+                if torch.equal(weight, node.arrays["weight"]):
+                    found.setdefault(weight, int(str(node.attributes["groups"])))
+    return found
+
+
+def levelled(weight: Tensor, *, transposed: int = 0) -> Levels:
+    """The nearest levels of a weight, by the largest number of each output channel.
+
+    That of a transposed convolution has so many groups.
+    """
+    axis = 1 if transposed else 0
+    scales = by_output(weight, axis=axis, groups=transposed).abs().amax(1) / HIGHEST
     # A slice of zeros, or of numbers too small to divide, has level 0 at any scale.
     scales = torch.where(scales > 0, scales, torch.ones_like(scales))
-    steps = weight / scales.reshape(-1, *[1] * (weight.dim() - 1))
+    steps = weight / spread(scales, weight.shape, axis=axis)
     levels = steps.round().clamp(-HIGHEST, HIGHEST).to(torch.int8)
-    return Levels(levels, scales)
+    return Levels(levels, scales, axis)
 
 
 def int8_onnx(

@@ -1,13 +1,17 @@
 """What a recorded call asks for: lengths, changes in place, and the place it was made at."""
 
+import math
 import operator
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from sparsepath.deploy.graph import Value, mapped
+from sparsepath.deploy.lengths import Size
 from sparsepath.deploy.translate import Length, Unknown
 
 INPLACE = {
@@ -15,6 +19,7 @@ INPLACE = {
     operator.isub: operator.sub,
     operator.imul: operator.mul,
     operator.itruediv: operator.truediv,
+    operator.ifloordiv: operator.floordiv,
 }
 
 
@@ -58,6 +63,8 @@ def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
             return Shape(first)
         if target == "size" and isinstance(rest[0], int):
             return Length(first, rest[0])
+        if target in ("numel", "nelement", torch.numel):
+            return Size(math.prod, (Shape(first),))
     if isinstance(first, Shape) and target is operator.getitem and isinstance(rest[0], int):
         return Length(first.value, rest[0])
     return None
@@ -66,7 +73,7 @@ def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
 def is_open(structure: Any) -> bool:
     """Whether something in it is known only at run time."""
     found: list[bool] = []
-    mapped(structure, lambda leaf: found.append(isinstance(leaf, (Value, Length, Shape))))
+    mapped(structure, lambda leaf: found.append(isinstance(leaf, (Value, Length, Shape, Size))))
     return any(found)
 
 
@@ -94,6 +101,17 @@ def place_of(node: fx.Node) -> str:
         return ""
     path, kind = stack[-1]
     return str(path) if kind.__module__.startswith("torch.nn.modules") else f"{path}."
+
+
+def line_of(node: fx.Node) -> str:
+    """The line of the user's code that recorded a node, in brackets, where that is known."""
+    lines = re.findall(r'File "(.+?)", line (\d+)', node.stack_trace or "")
+    own = [(Path(file), number) for file, number in lines if not _foreign(Path(file))]
+    return f" ({own[-1][0].name}, line {own[-1][1]})" if own else ""
+
+
+def _foreign(file: Path) -> bool:
+    return bool({Path(torch.__file__).parent, Path(__file__).parent} & set(file.parents))
 
 
 def spoken(function: Any) -> str:

@@ -1,8 +1,6 @@
 """A sparse network on its way to others: made smaller, written to one file, and read back."""
 
 import copy
-import os
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -105,7 +103,7 @@ def ship(
     numbers that weights share.
     """
     form, figures = form or Form(), dict(figures or {})
-    path = free(replaceable(Path(path)), force=force)
+    path = free(path, force=force)
     form.check_name(path)
     small, notes = _compacted(model, example, form)
     small = _fewer_bits(small, form, train)
@@ -131,13 +129,6 @@ def _counted(model: nn.Module, example: Tensor) -> Mapping[str, int]:
     except BadInput:  # whoever writes the file says what is wrong with it
         found = None
     return {} if found is None else {"macs": found}
-
-
-def replaceable(path: Path) -> Path:
-    """The path, unless a link, a pipe or a device is there: a rename would put a file instead."""
-    if os.path.lexists(path) and not path.is_dir() and not stat.S_ISREG(path.lstat().st_mode):
-        raise BadInput(f"{str(path)!r} is no regular file, and stays: choose another name.")
-    return path
 
 
 def _compacted(model: nn.Module, example: Tensor, form: Form) -> tuple[nn.Module, tuple[str, ...]]:

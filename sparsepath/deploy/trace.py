@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
 from sparsepath.deploy.graph import Array, Attribute, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.lengths import RESHAPES, Lengths, Size, computed
 from sparsepath.deploy.naming import Names
 from sparsepath.deploy.operations import DROPOUTS
 from sparsepath.deploy.recorded import (
@@ -19,6 +20,7 @@ from sparsepath.deploy.recorded import (
     asked,
     is_open,
     length_of,
+    line_of,
     out_of_place,
     place_of,
     shape_of,
@@ -56,6 +58,7 @@ class Translator:
         self.numbers: set[str] = set()
         self.copies: dict[int, Tensor] = {}
         self.modules: dict[str, nn.Module] = {}
+        self.lengths = Lengths()
 
     def graph(self, traced: fx.Graph) -> Graph:
         """The whole trace as a graph."""
@@ -100,13 +103,15 @@ class Translator:
             return self._add(made, title.path or title.name)
         return self._measured(leaf)
 
-    def _measured(self, leaf: Any) -> Any:
+    def _measured(self, leaf: Any, why: str = "it gives a length") -> Any:
+        """A length or a shape as a value, with the reason why whoever reads it needs one."""
         if isinstance(leaf, Length):
-            value = self._add(
-                Call(length_of, (leaf.value, leaf.axis), {}, "it gives a length"), "length"
-            )
+            value = self._add(Call(length_of, (leaf.value, leaf.axis), {}, why), "length")
+        elif isinstance(leaf, Size):
+            parts = mapped(leaf.arguments, lambda part: self._measured(part, why))
+            value = self._add(Call(leaf.function, parts, {}, why), "length")
         elif isinstance(leaf, Shape):
-            value = self._add(Call(shape_of, (leaf.value,), {}, "it gives a shape"), "shape")
+            value = self._add(Call(shape_of, (leaf.value,), {}, why), "shape")
         else:
             return leaf
         self.numbers.add(value.name)
@@ -118,7 +123,7 @@ class Translator:
         changes = changes and self._is_tensor(arguments[0])
         if changes and isinstance(arguments[0], Tensor):
             raise Unknown("it changes its own weights as it runs")
-        answer = asked(target, arguments)
+        answer = asked(target, arguments) or computed(target, arguments)
         if answer is not None:
             self.known[node] = answer
         elif node.op != "call_module" and not is_open((arguments, keywords)):
@@ -146,6 +151,8 @@ class Translator:
         try:
             if node.op == "call_module":
                 return self._module(str(node.target), arguments, keywords)
+            if target in RESHAPES and not keywords:
+                return translated(target, self.lengths.reshaped(arguments), keywords)
             try:
                 return translated(target, arguments, keywords)
             except Unknown:
@@ -153,8 +160,8 @@ class Translator:
                     raise
                 return translated(target, tuple(map(self._as_value, arguments)), keywords)
         except Unknown as unknown:
-            why = self.reasons.get(str(node.target), str(unknown))
-        arguments, keywords = mapped((arguments, keywords), self._measured)
+            why = self.reasons.get(str(node.target), f"{unknown}{line_of(node)}")
+        arguments, keywords = mapped((arguments, keywords), lambda leaf: self._measured(leaf, why))
         if node.op == "call_module":
             path = str(node.target)
             if path not in self.modules:
@@ -229,6 +236,7 @@ class Translator:
 
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
+        self.lengths.learn(node)
         for name in node.inputs if node.op in VIEWS else ():
             self.base[node.name] = self.base.get(name, name)
         if node.op in DROPOUTS:

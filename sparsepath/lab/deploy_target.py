@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sparsepath.deploy.ship import Form, replaceable
+from sparsepath.deploy.ship import Form
+from sparsepath.deploy.target import replaceable
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import RESULTS, SETTINGS
 
@@ -26,7 +27,7 @@ def target(path: Path, form: Form, *, force: bool) -> Path:
     if _of_a_run(path):
         raise BadInput(f"{str(path)!r} is a run's own file: choose another name with --out.")
     form.check_name(replaceable(path))
-    if path.exists() and not path.is_dir() and not force:
+    if path.exists() and not force:
         raise BadInput(
             f"{str(path)!r} exists: choose another with --out, or replace it with --force."
         )

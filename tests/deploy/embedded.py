@@ -1,6 +1,7 @@
-"""Builds of the C++ program, each made once for all test processes, and runs of it."""
+"""Builds of the C++ program, each made once until its sources change, and runs of it."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -16,7 +17,17 @@ FOLDER = Path(__file__).parents[2] / "embedded"
 PARTS = Path(__file__).with_name("embedded_parts.cpp")
 CROSS = shutil.which("aarch64-linux-gnu-g++")
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+X86 = shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
+# What every test of the program needs.
+NEEDS = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler"),
+    pytest.mark.skipif(not FOLDER.exists(), reason="the sources are those of the repository"),
+]
+# Builds outlive a session: nobody waits a minute for what has not changed.
+KEPT = FOLDER.parent / ".pytest_cache" / "embedded builds"
+NATIVE = FOLDER.parent / "sparsepath" / "deploy" / "native"
 # What a file may claim is at most 4 GiB; whoever asks for more at once is stopped.
 MEMORY = "max_allocation_size_mb=4200"
 # All that differs from the documented build: the tests measure nothing and should be quick.
@@ -27,31 +38,46 @@ BUILDS = {
 }
 
 
-def built(temporary, name):
+def built(name):
     """The folder of a build, spaces in its name and its sources'; whoever comes first makes it."""
-    shared = temporary.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / f"the {name} build"
-    with (shared / f"embedded-{name}.lock").open("w") as lock:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    folder, made_of = KEPT / f"the {name} build", KEPT / f"{name}.sha256"
+    with (KEPT / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "sparsepath-infer").exists():
+        if not made_of.exists() or made_of.read_text() != _sources(name):
+            made_of.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            sources = KEPT / "the sources"
+            if not sources.is_symlink():
+                sources.symlink_to(FOLDER.parent)
             environment = {**os.environ, "JOBS": "2", **BUILDS[name]}
-            sources = shared / f"the {name} sources"
-            sources.symlink_to(FOLDER.parent)
             _done([sources / FOLDER.name / "build", folder], environment)
+            if name == "sanitized":
+                _build_parts(folder)
+            made_of.write_text(_sources(name))
     return folder
 
 
-def built_parts(temporary):
+def _sources(name):
+    """All that a build is made of, as one number."""
+    files = [FOLDER / "build", PARTS, *FOLDER.glob("*.*"), *NATIVE.glob("*.*")]
+    compiler = BUILDS[name].get("CXX", os.environ.get("CXX", "c++")).split()
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True)
+    flags = [(key, os.environ.get(key)) for key in ("CXXFLAGS", "LDFLAGS", "ISAS")]
+    content = repr((BUILDS[name], flags, version.stdout)).encode()
+    content += b"".join(str(path).encode() + path.read_bytes() for path in sorted(files))
+    return hashlib.sha256(content).hexdigest()
+
+
+def _build_parts(folder):
+    command = [os.environ.get("CXX", "c++"), "-std=c++17", *SANITIZERS.split(), f"-I{FOLDER}"]
+    library = folder / "libsparsepath_infer.a"
+    _done([*command, PARTS, library, "-pthread", "-o", folder / "parts"], os.environ)
+
+
+def built_parts():
     """The program that shows the library's parts, sanitized."""
-    folder = built(temporary, "sanitized")
-    target = folder / f"parts-{os.getpid()}"
-    if not target.exists():
-        command = [os.environ.get("CXX", "c++"), "-std=c++17", *SANITIZERS.split(), f"-I{FOLDER}"]
-        library = folder / "libsparsepath_infer.a"
-        _done([*command, PARTS, library, "-pthread", "-o", target], os.environ)
-    return target
+    return built("sanitized") / "parts"
 
 
 def _done(command, environment):

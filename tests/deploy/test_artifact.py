@@ -3,6 +3,7 @@
 import errno
 import json
 import math
+import os
 import resource
 import zlib
 from pathlib import Path
@@ -20,6 +21,7 @@ from sparsepath.deploy.artifact import load, save
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.compact import compact
 from sparsepath.deploy.contents import contents
+from sparsepath.deploy.export import export
 from sparsepath.deploy.graph_json import read, written
 from sparsepath.deploy.manifest import read_manifest
 from sparsepath.errors import BadInput
@@ -67,7 +69,7 @@ def test_packing_gives_back_every_bit(shape, zero, by, dtype, seed):
     zero=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
     distinct=st.integers(1, 300),
     dtype=st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16]),
-    scales=st.sampled_from(["none", "one", "each"]),
+    scales=st.sampled_from(["none", "one", "each", "second", "groups"]),
     seed=st.integers(0, 99),
 )
 def test_every_way_of_packing_gives_back_every_bit(shape, zero, distinct, dtype, scales, seed):
@@ -77,15 +79,20 @@ def test_every_way_of_packing_gives_back_every_bit(shape, zero, distinct, dtype,
         array = torch.randn(distinct, generator=generator)[few].to(dtype)
     else:
         dtype = torch.float32
-        size = [len(few)] + [1] * (few.dim() - 1) if scales == "each" else []
-        array = (few % 255 - 127).float() * torch.rand(size, generator=generator) + 0.0
+        ones = [1] * (few.dim() - 2)
+        groups = 2 if scales == "groups" and len(few) % 2 == 0 and few.dim() > 1 else 1
+        second = [1 if scales in ("one", "each") else n for n in shape[1:2]]
+        size = [len(few) if scales == "each" else groups, *second, *ones]
+        drawn = torch.rand(size, generator=generator)
+        drawn = drawn.repeat_interleave(len(few) // len(drawn), 0)
+        array = (few % 255 - 127).float() * drawn + 0.0
     array[torch.rand(shape, generator=generator) < zero] = 0
     codes = set()
     for way in packing._ways(array):
         assert torch.equal(bits(packing.unpack(way, shape, dtype)), bits(array))
         codes.add(way.code)
     if scales != "none":
-        short = scales == "each" and array.numel() < 4 * len(array)
+        short = array.numel() < 4 * math.prod(size)
         assert "levels" in codes or short or not (array != 0).any()
     if distinct < 256 and scales == "none":
         assert any(code.startswith("codebook") for code in codes)
@@ -246,6 +253,34 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path):
         save(small(), tmp_path, force=True)
 
 
+def exported(model, path, *, force):
+    export(model, torch.randn(1, 3, 8, 8), path, force=force)
+
+
+@pytest.mark.parametrize("write", [save, exported])
+def test_only_regular_files_are_replaced(tmp_path, write):
+    path, kept = tmp_path / "net.safetensors", tmp_path / "precious"
+    kept.write_text("precious")
+    for target, says in (
+        (kept, "a link to"),
+        (tmp_path / "nowhere", "a link to"),
+        (None, "regular"),
+    ):
+        if target is None:
+            os.mkfifo(path)
+        else:
+            path.symlink_to(target)
+        before = path.lstat()
+        for force in (False, True):
+            with pytest.raises(BadInput, match=f"{says}.*, and stays: "):
+                write(small(), path, force=force)
+        assert path.lstat() == before
+        path.unlink()
+    assert [x.read_text() for x in tmp_path.iterdir()] == ["precious"]
+    with pytest.raises(BadInput, match="'/dev/full' is no regular file"):
+        save(small(), "/dev/full", force=True)
+
+
 def test_a_full_disk_leaves_no_half_file_and_the_old_one_whole(tmp_path):
     save(small(), tmp_path / "net")
     before = (tmp_path / "net").read_bytes()
@@ -363,8 +398,14 @@ def by_description(path):
         array = array.reshape(entry["shape"])
         if entry["code"] == "levels":
             scales = np.frombuffer(tensor("scales", name, entry), np.float32)
-            assert len(scales) in (1, entry["shape"][0])
-            array = array * scales.reshape(-1, *[1] * (array.ndim - 1))
+            first, second, *_ = entry["shape"]
+            if entry["axis"] == 0:
+                assert len(scales) in (1, first)
+                array = array * scales.reshape(-1, *[1] * (array.ndim - 1))
+            else:
+                groups = len(scales) // second
+                for i, o in np.ndindex(first, second):
+                    array[i, o] *= scales[i * groups // first * second + o]
         yield name, entry, torch.from_numpy(array)
 
 
@@ -376,7 +417,10 @@ def test_a_file_can_be_read_from_its_description_alone(tmp_path):
         if number % 4 == 1:
             weight.copy_(torch.randn(2)[few % 2])
         if number % 4 == 2:
-            weight.copy_((weight * 1000).round() * torch.rand(64, 1) + 0.0)
+            # by row, by column, and by column of each half of the rows
+            scales = torch.rand(((64, 1), (1, 64), (2, 64))[number // 4 % 3])
+            weight.copy_((weight * 1000).round() * scales.repeat_interleave(64 // len(scales), 0))
+            weight += 0.0
         if number % 4 == 3:
             weight.copy_(torch.randn(2 + 6 * number)[few])
         weight[torch.rand(64, 64) < (0.0, 0.5, 0.8, 0.9, 0.97)[number % 5]] = 0
@@ -384,6 +428,7 @@ def test_a_file_can_be_read_from_its_description_alone(tmp_path):
     found = list(by_description(tmp_path / "net"))
     assert {entry["how"] for _, entry, _ in found} == {"dense", "mask", "gaps4", "gaps8"}
     assert {entry["code"] for _, entry, _ in found} >= {"plain", "levels", "codebook1", "codebook8"}
+    assert {entry["axis"] for _, entry, _ in found} == {0, 1}
     assert {", ".join(entry["deflated"]) for _, entry, _ in found} >= {
         "values",
         "values, where",
@@ -394,13 +439,26 @@ def test_a_file_can_be_read_from_its_description_alone(tmp_path):
         assert torch.equal(bits(array), bits(model.state_dict()[name]))
 
 
-def test_a_file_of_version_1_still_loads():
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_older_version_still_loads(version):
+    path = Path(__file__).parent / "data" / f"version-{version}.safetensors"
+    loaded = load(path)
+    assert f"sparsepath artifact {version}, " in contents(path)
+    given = loaded.model(torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4))
+    assert torch.allclose(given, torch.tensor(loaded.figures["output"]), rtol=1e-5, atol=1e-6)
+    assert {entry.axis for entry in read_manifest(path).arrays.values()} == {0}
+
+
+def test_a_file_of_version_2_holds_every_kind_of_code():
+    path = Path(__file__).parent / "data" / "version-2.safetensors"
+    codes = {entry.code for entry in read_manifest(path).arrays.values()}
+    assert codes >= {"plain", "levels", "codebook8"}
+
+
+def test_a_file_of_version_1_has_support_too():
     path = Path(__file__).parent / "data" / "version-1.safetensors"
     loaded = load(path)
     assert {entry.how for entry in read_manifest(path).arrays.values()} == set(packing.WAYS)
-    assert "sparsepath artifact 1, " in contents(path)
-    given = loaded.model(torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4))
-    assert torch.allclose(given, torch.tensor(loaded.figures["output"]), rtol=1e-6)
     weight = loaded.model.state_dict()["3.weight"]
     assert torch.equal(loaded.support["3.weight"], weight != 0)
 

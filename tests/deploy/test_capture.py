@@ -132,6 +132,43 @@ def folded_pixels(self, x):
     return self.a(x).view(n, c, h * w).mean(-1)
 
 
+def flat_by_product(self, x):
+    b, c, h, w = x.shape
+    return x.view(b, c * h * w)
+
+
+def halved_length(self, x):
+    n, _, h, _ = x.size()
+    h //= 2
+    return x.reshape(n, 4, h, 2 * 6)
+
+
+def excited(self, x):
+    y = self.a(x)
+    b, c, _, _ = y.size()
+    z = nn.functional.adaptive_avg_pool2d(y, 1).view(b, c)
+    return y * self.b(z).sigmoid().view(b, c, 1, 1)
+
+
+def len_of(x):
+    return x.shape[0]
+
+
+def joined_shape(self, x):
+    rest = (-1,)
+    return x.view(x.shape[:2] + rest)
+
+
+def split_rows(self, x):
+    n, c, h, w = x.shape
+    return x.view(n, c, h // 2, 2, w)
+
+
+def turned(self, x):
+    """The first axis of what is reshaped is not that of the images."""
+    return x.permute(1, 0, 2, 3).reshape(x.size(0), x.size(1) * 2, -1)
+
+
 def counted(self, x):
     height = x.shape[2]
     rows = height
@@ -177,6 +214,16 @@ KNOWN = {
     ),
     "view by size": Model(lambda self, x: x.view(x.size(0), -1)),
     "view by shape": Model(lambda self, x: torch.reshape(x, (x.shape[0], 2, -1))),
+    "shapes unpacked": Model(folded_pixels, a=conv()),
+    "flat by product": Model(flat_by_product),
+    "length of before": Model(lambda self, x: self.a(x).relu().view(x.size(0), -1), a=conv(4, 6)),
+    "squeeze and excite": Model(excited, a=conv(4, 6), b=nn.Linear(6, 6)),
+    "halved length": Model(halved_length),
+    "all but one": Model(lambda self, x: torch.reshape(x, (len_of(x), x.numel() // len_of(x)))),
+    "through axes": Model(
+        lambda self, x: self.a(x).flatten(2).transpose(1, 2).permute(0, 2, 1).view(x.size(0), -1),
+        a=conv(4, 6),
+    ),
     "elementwise": Model(
         lambda self, x: torch.sigmoid(x).tanh() + nn.functional.leaky_relu(x, 0.2) + x.clamp(0, 6)
     ),
@@ -202,8 +249,13 @@ UNKNOWN = {
     "change unknown": (Model(unknown_change, a=conv()), "no such operation"),
     "changed view": (Model(view_changed, a=conv()), "a change in place shows"),
     "one way only": (Model(lambda self, x: x + 1 if x.sum() > 0 else x), "line"),
-    "shapes unpacked": (Model(folded_pixels, a=conv()), "computed from the input"),
-    "counted": (Model(counted), "length"),
+    "shapes computed": (Model(split_rows), "computed from the input (test_capture.py, line "),
+    "shapes joined": (
+        Model(joined_shape),
+        "(test_capture.py, line ",
+    ),
+    "another axis": (Model(turned), "computed from the input (test_capture.py, line "),
+    "counted": (Model(counted), "one side of it is a Length (test_capture.py, line "),
     "weights from input": (Model(lambda self, x: nn.functional.conv2d(x, x)), "computed"),
     "layer norm": (nn.LayerNorm(6), "no such operation"),
 }

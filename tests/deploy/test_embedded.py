@@ -4,6 +4,8 @@ import re
 import shutil
 import subprocess
 from math import inf
+from pathlib import Path
+from platform import machine
 
 import numpy
 import pytest
@@ -21,13 +23,9 @@ from sparsepath.lab.models import CNN
 from sparsepath.storage import read_tensors
 
 from .cases import network
-from .embedded import CROSS, EMULATOR, FOLDER, answered, built, check, refused, run
+from .embedded import CROSS, EMULATOR, FOLDER, NEEDS, X86, answered, built, check, refused, run
 
-pytestmark = [
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler"),
-    pytest.mark.skipif(not FOLDER.exists(), reason="the sources are those of the repository"),
-]
+pytestmark = NEEDS
 NAMES = (
     *("cnn", "low-rank-cnn", "nin", "low-rank-nin", "cnn-bn", "resnet-20", "vgg-16-bn"),
     *("mobilenet-v1", "mobilenet-v2", "densenet-bc-100", "u-net", "u-net-bilinear"),
@@ -37,20 +35,20 @@ TRAINED = FOLDER.parent / "reproduction" / "cifar10" / "paper" / "cnn-l0.safeten
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return [built(tmp_path_factory, "usual") / "sparsepath-infer"]
+def program():
+    return [built("usual") / "sparsepath-infer"]
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
-    return [built(tmp_path_factory, "sanitized") / "sparsepath-infer"]
+def sanitized():
+    return [built("sanitized") / "sparsepath-infer"]
 
 
 @pytest.fixture(scope="module")
-def crossed(tmp_path_factory):
+def crossed():
     if not (CROSS and EMULATOR):
         pytest.skip("needs g++-aarch64-linux-gnu and qemu-user")
-    return [EMULATOR, built(tmp_path_factory, "aarch64") / "sparsepath-infer"]
+    return [EMULATOR, built("aarch64") / "sparsepath-infer"]
 
 
 def images(batch=2, channels=3, size=(32, 32)):
@@ -102,6 +100,29 @@ def test_weights_of_few_bits_are_read_as_python_reads_them(program, tmp_path, fe
     check(program, model, tmp_path / "net", images(2))
     stored = {entry.code for entry in read_manifest(tmp_path / "net").arrays.values()}
     assert stored != {"plain"}, "the file does not hold what is to be read"
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_int8_weights_of_a_transposed_convolution_are_read(program, tmp_path, groups):
+    torch.manual_seed(0)
+    layer = torch.nn.ConvTranspose2d(8, 16, 3, stride=2, groups=groups)
+    layer.weight.data[:, 0] *= 1e-3
+    save(int8_weights(torch.nn.Sequential(layer)), tmp_path / "net")
+    assert read_manifest(tmp_path / "net").arrays["0.weight"].axis == 1
+    x = images(2, channels=8, size=(5, 5))
+    given, wanted = answered(program, tmp_path / "net", x), load(tmp_path / "net").model(x)
+    # A channel of small weights must be right by its own measure too.
+    errors, sizes = ((y.abs().amax((0, 2, 3))) for y in (given - wanted, wanted))
+    assert bool((errors <= 1e-5 * sizes).all())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_older_versions_are_read(program, tmp_path, version):
+    kept = Path(__file__).parent / "data" / f"version-{version}.safetensors"
+    path = shutil.copy(kept, tmp_path / "net")
+    x = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+    given = answered(program, path, x)
+    torch.testing.assert_close(given, torch.tensor(load(path).figures["output"]))
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet-20"])
@@ -345,6 +366,29 @@ def test_a_set_that_does_not_run_here_is_refused(program, tmp_path):
     save(network("cnn"), tmp_path / "net")
     said = refused(program, tmp_path / "net", tmp_path / "net", SPARSEPATH_ISA="mmx")
     assert "'mmx'" in said
+
+
+@pytest.mark.skipif(not (X86 and machine() == "x86_64"), reason="needs qemu-user of x86-64")
+def test_a_program_of_sets_that_this_processor_lacks_says_so(program, tmp_path):
+    """The kernels of AVX2 alone, on a processor without it, and on one that has it."""
+    objects, alone = program[0].parent / "objects", tmp_path / "alone"
+    others = {"kernels.o", "all_kernels.o", *(f"kernels_{isa}.o" for isa in ("portable", "avx2"))}
+    own = [
+        path
+        for path in objects.glob("*.o")
+        if path.name not in others and not path.name.startswith(("portable-", "avx2-"))
+    ]
+    sets = [objects / "kernels.o", objects / "kernels_avx2.o"]
+    subprocess.run(["c++", "-static", "-pthread", *own, *sets, "-o", alone], check=True)
+    save(network("cnn"), tmp_path / "net")
+    numpy.save(tmp_path / "x.npy", images(1).numpy())
+    files = tmp_path / "net", tmp_path / "x.npy"
+    said = refused([X86, "-cpu", "Nehalem", alone], *files)
+    assert said == (
+        "This processor runs none of the instruction sets that were built (avx2): "
+        "build again with portable among its ISAS."
+    )
+    assert run([X86, "-cpu", "max", alone], *files).returncode == 0
 
 
 # ---- the library, as the README says

@@ -1,7 +1,6 @@
 """The C++ program's manners: where it writes, what it says of itself, what it takes and refuses."""
 
 import os
-import shutil
 
 import numpy
 import pytest
@@ -12,19 +11,15 @@ from sparsepath.deploy.artifact import save
 from sparsepath.deploy.graph import Graph, Node, Value
 from sparsepath.deploy.network import GraphNetwork
 
-from .embedded import FOLDER, answered, built, built_parts, refused, run
+from .embedded import NEEDS, answered, built, built_parts, refused, run
 
-pytestmark = [
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler"),
-    pytest.mark.skipif(not FOLDER.exists(), reason="the sources are those of the repository"),
-]
+pytestmark = NEEDS
 X = torch.randn(3, 4, 12, 12, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return [built(tmp_path_factory, "sanitized") / "sparsepath-infer"]
+def program():
+    return [built("sanitized") / "sparsepath-infer"]
 
 
 @pytest.fixture
@@ -121,8 +116,8 @@ def test_a_network_of_several_tensors_is_refused(program, x_file, tmp_path, take
     assert f"takes {takes} and gives {gives} tensors, and this program one of each" in said
 
 
-def test_a_network_that_was_moved_says_so(tmp_path_factory, net):
-    given = run([built_parts(tmp_path_factory)], "moved", net)
+def test_a_network_that_was_moved_says_so(net):
+    given = run([built_parts()], "moved", net)
     *said, other = given.stdout.splitlines()
     assert len(said) == 4
     assert all("was moved to another one" in sentence for sentence in said)

@@ -1,35 +1,32 @@
-"""Version 2 of the format, and the parts of the C++ program that Python has too, held to it."""
+"""Versions 2 and 3 of the format, and parts of the C++ program that Python has too, held to it."""
 
 import hashlib
 import json
 import random
-import shutil
 import zlib
 
 import numpy
 import pytest
 import torch
 
+from sparsepath.deploy.artifact import load
 from sparsepath.deploy.packing import _written
+from sparsepath.errors import BadInput
 from sparsepath.storage import write_tensors
 
-from .embedded import FOLDER, answered, built, built_parts, check_refused, refused, run
+from .embedded import NEEDS, answered, built, built_parts, check_refused, refused, run
 
-pytestmark = [
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler"),
-    pytest.mark.skipif(not FOLDER.exists(), reason="the sources are those of the repository"),
-]
+pytestmark = NEEDS
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return [built(tmp_path_factory, "sanitized") / "sparsepath-infer"]
+def program():
+    return [built("sanitized") / "sparsepath-infer"]
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory):
-    return [built_parts(tmp_path_factory)]
+def parts():
+    return [built_parts()]
 
 
 # ---- version 2, written here by the letter of its description
@@ -44,18 +41,34 @@ def as_bytes(content):
     return torch.from_numpy(numpy.frombuffer(bytes(content), numpy.uint8).copy())
 
 
-def second(path, array, code, *, deflate=True, how=None, change=lambda tensors, entry: None):
-    """A linear layer's weight, and nothing else, in a file of version 2."""
+FORMATS = ("sparsepath artifact 2", "sparsepath artifact 3")
+
+
+def scales_of(array, groups):
+    """Of each row, or of each column within each of some groups of rows."""
+    if not groups:
+        return array.abs().amax(1) / 127
+    return array.abs().reshape(groups, -1, array.shape[1]).amax(1) / 127
+
+
+def beside(scales, array, groups):
+    return scales.repeat_interleave(len(array) // groups, 0) if groups else scales[:, None]
+
+
+def second(
+    path, array, code, *, deflate=True, how=None, groups=0, change=lambda tensors, entry: None
+):
+    """A linear layer's weight, and nothing else, in a file of version 2, or 3 with groups."""
     alive, sizes = (array != 0).flatten(), {}
     way = how or ("dense" if alive.all() else "gaps4" if deflate else "mask")
     kept = array.flatten() if way == "dense" else array.flatten()[alive]
     tensors = {} if way == "dense" else {"where": _written(way, alive)}
     if code == "levels":
-        scales = array.abs().amax(1) / 127
-        rows = (array / scales[:, None]).round().to(torch.int8)
+        scales = scales_of(array, groups)
+        rows = (array / beside(scales, array, groups)).round().to(torch.int8)
         tensors |= {
             "values": rows[array != 0] if way != "dense" else rows.flatten(),
-            "scales": scales,
+            "scales": scales.flatten(),
         }
     elif code == "plain":
         tensors["values"] = kept if deflate or way != "dense" else array
@@ -72,7 +85,7 @@ def second(path, array, code, *, deflate=True, how=None, change=lambda tensors, 
             sizes[kind] = len(content)
             tensors[kind] = as_bytes(deflated(content))
     entry = {"shape": list(array.shape), "dtype": "float32", "how": way, "block": 1}
-    entry |= {"code": code, "deflated": sizes}
+    entry |= {"code": code, "deflated": sizes} | ({"axis": 1} if groups else {})
     change(tensors, entry)
     node = {
         "name": "y",
@@ -96,9 +109,7 @@ def second(path, array, code, *, deflate=True, how=None, change=lambda tensors, 
     }
     text = json.dumps(manifest)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
-    write_tensors(
-        path, named, {"format": "sparsepath artifact 2", "manifest": text, "sha256": sha256}
-    )
+    write_tensors(path, named, {"format": FORMATS[groups > 0], "manifest": text, "sha256": sha256})
 
 
 def shared_weights(distinct, sparse):
@@ -126,6 +137,38 @@ def test_version_2_is_read(program, tmp_path, code, sparse, deflate):
     second(tmp_path / "net", weight, code, deflate=deflate, how=None if sparse else "dense")
     given = answered(program, tmp_path / "net", torch.eye(30))
     assert torch.equal(given.T.contiguous(), weight)
+
+
+@pytest.mark.parametrize("groups", [1, 4, 40])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_scales_of_the_second_axis_are_read(program, tmp_path, groups, sparse):
+    weight = shared_weights(256, sparse)
+    weight[:: 40 // groups] = 1.0  # no column of a group without a scale
+    each = beside(scales_of(weight, groups), weight, groups)
+    weight = (weight / each).round() * each
+    second(tmp_path / "net", weight, "levels", groups=groups)
+    given = answered(program, tmp_path / "net", torch.eye(30))
+    assert torch.equal(given.T.contiguous(), weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t, e: e.update(axis=2), "unknown"),
+        (lambda t, e: e.update(axis=-1), "no sane shape"),
+        (lambda t, e: e.pop("axis"), "'w'"),
+        (lambda t, e: t.update(scales=t["scales"][:29]), "scales do not fit"),
+        (lambda t, e: t.update(scales=t["scales"].repeat(3)), "scales do not fit"),
+        (lambda t, e: t.update(scales=t["scales"][:0]), "scales do not fit"),
+    ],
+)
+def test_scales_that_no_group_has_are_refused(program, tmp_path, change, says):
+    weight = shared_weights(31, False)
+    second(tmp_path / "net", weight, "levels", groups=1, change=change)
+    said = check_refused(program, tmp_path / "net", (tmp_path / "net").read_bytes(), "x")
+    assert says in said
+    with pytest.raises(BadInput, match="damaged or not ours"):
+        load(tmp_path / "net")
 
 
 def swapped(kind, part):

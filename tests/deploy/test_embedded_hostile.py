@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import struct
 
 import numpy
@@ -14,20 +13,16 @@ from sparsepath.deploy.artifact import save
 from sparsepath.storage import read_tensors
 
 from .cases import scrambled
-from .embedded import FOLDER, answered, built, check_refused, refused, run
+from .embedded import NEEDS, answered, built, check_refused, refused, run
 from .test_artifact_fuzz import places, resealed
 
-pytestmark = [
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler"),
-    pytest.mark.skipif(not FOLDER.exists(), reason="the sources are those of the repository"),
-]
+pytestmark = NEEDS
 X = torch.randn(2, 4, 6, 6, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return [built(tmp_path_factory, "sanitized") / "sparsepath-infer"]
+def program():
+    return [built("sanitized") / "sparsepath-infer"]
 
 
 def small():

@@ -93,6 +93,46 @@ def test_int8_weights_take_a_byte_and_come_back(name, tmp_path):
         assert not torch.equal(made(images), model(images))
 
 
+class Called(nn.Module):
+    """A transposed convolution by its function, with a weight of the user's own."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.kernels, self.groups = nn.Parameter(layer.weight.detach().clone()), layer.groups
+
+    def forward(self, x):
+        return nn.functional.conv_transpose2d(x, self.kernels, None, 2, 1, 1, self.groups)
+
+
+def as_compact(layer):
+    return compact(nn.Sequential(layer), torch.randn(1, 12, 5, 5)).model
+
+
+@pytest.mark.parametrize("groups", [1, 3, 12])
+@pytest.mark.parametrize("spelled", [nn.Sequential, Called, as_compact])
+def test_a_small_output_channel_of_a_transposed_convolution_stays(groups, spelled, tmp_path):
+    torch.manual_seed(0)
+    layer = nn.ConvTranspose2d(12, 24, 5, stride=2, padding=1, output_padding=1, groups=groups)
+    layer.bias = None
+    sizes = 10.0 ** -torch.arange(24.0)[torch.randperm(24)].div(3)  # of each output channel
+    each = 24 // groups
+    for channel, size in enumerate(sizes):
+        part = layer.weight.data.reshape(groups, 12 // groups, each, 25)
+        part[channel // each, :, channel % each] *= size
+    x = torch.randn(3, 12, 6, 6)
+    made = int8_weights(spelled(layer.eval()))
+    with torch.no_grad():
+        wanted, given = layer(x), made(x)
+    errors = (given - wanted).abs().amax((0, 2, 3)) / wanted.abs().amax((0, 2, 3))
+    assert float(errors.max()) < 0.02
+    save(made, tmp_path / "net")
+    (entry,) = read_manifest(tmp_path / "net").arrays.values()
+    assert (entry.code, entry.axis) == ("levels", 1)
+    assert (tmp_path / "net").stat().st_size < layer.weight.numel() + 4 * 24 + 1200
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path / "net").model(x), given)
+
+
 def test_slices_of_zeros_and_of_almost_nothing_are_zero():
     weight = torch.zeros(3, 4)
     weight[1] = 1e-44

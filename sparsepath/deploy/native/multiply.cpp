@@ -2,6 +2,7 @@
 #include "multiply.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sparsepath {
 namespace {
@@ -24,6 +25,7 @@ template <int T> struct Sources {
 
 template <int P, int W, int T, int MASK>
 SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
+    if constexpr (MASK == 0) return;
     const float *input = reinterpret_cast<const float *>(from.panel + size_t{*from.index++} * (P * LANES * sizeof(float)));
     vec x[T * W];
     SP_UNROLL for (int k = 0; k < T * W; k++) x[k] = load(input + k / W * from.across + k % W * WIDTH);
@@ -35,37 +37,28 @@ SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
 }
 
 // All steps of one pattern.
-template <int P, int W, int T, int... MASKS>
+template <int P, int W, int T, int PLACE>
 SP_INLINE void steps(Sources<T> &from, int count, vec (&sum)[4][T * W]) {
+    constexpr const int(&masks)[4] = PATTERN[PLACE];
+    const auto step = [&](vec(&into)[4][T * W]) __attribute__((always_inline)) {
+        multiply_add<P, W, T, masks[0]>(from, into);
+        multiply_add<P, W, T, masks[1]>(from, into);
+        multiply_add<P, W, T, masks[2]>(from, into);
+        multiply_add<P, W, T, masks[3]>(from, into);
+    };
     if constexpr (T * W == 1 && WIDTH == LANES) {
         // Four accumulators alone would wait for their last sums most of the time.
         vec more[4][1] = {};
-        for (; count >= 2; count -= 2) {
-            (multiply_add<P, W, T, MASKS>(from, sum), ...);
-            (multiply_add<P, W, T, MASKS>(from, more), ...);
-        }
+        for (; count >= 2; count -= 2) step(sum), step(more);
         SP_UNROLL for (int row = 0; row < 4; row++) sum[row][0] += more[row][0];
     }
-    for (; count; count--) (multiply_add<P, W, T, MASKS>(from, sum), ...);
+    for (; count; count--) step(sum);
 }
 
-template <int P, int W, int T>
-SP_INLINE void all_steps(Sources<T> from, const uint16_t *count, vec (&sum)[4][T * W]) {
-    steps<P, W, T, 15>(from, count[0], sum);
-    steps<P, W, T, 14, 1>(from, count[1], sum);
-    steps<P, W, T, 13, 2>(from, count[2], sum);
-    steps<P, W, T, 11, 4>(from, count[3], sum);
-    steps<P, W, T, 7, 8>(from, count[4], sum);
-    steps<P, W, T, 3, 12>(from, count[5], sum);
-    steps<P, W, T, 5, 10>(from, count[6], sum);
-    steps<P, W, T, 6, 9>(from, count[7], sum);
-    steps<P, W, T, 3, 4, 8>(from, count[8], sum);
-    steps<P, W, T, 5, 2, 8>(from, count[9], sum);
-    steps<P, W, T, 9, 2, 4>(from, count[10], sum);
-    steps<P, W, T, 6, 1, 8>(from, count[11], sum);
-    steps<P, W, T, 10, 1, 4>(from, count[12], sum);
-    steps<P, W, T, 12, 1, 2>(from, count[13], sum);
-    steps<P, W, T, 1, 2, 4, 8>(from, count[14], sum);
+template <int P, int W, int T, size_t... PLACES>
+SP_INLINE void all_steps(Sources<T> from, const uint16_t *count, vec (&sum)[4][T * W],
+                         std::index_sequence<PLACES...>) {
+    (steps<P, W, T, PLACES>(from, count[PLACES], sum), ...);
 }
 
 template <int P, int T> void multiply(const Product &job) {
@@ -85,7 +78,7 @@ template <int P, int T> void multiply(const Product &job) {
             all_steps<P, W, T>({reinterpret_cast<const char *>(job.panel + offset),
                                 steps.index.data() + block.index, weights + block.weight, job.across,
                                 steps.slice},
-                               block.counts, sum);
+                               block.counts, sum, std::make_index_sequence<PATTERNS>());
             if (job.before)  // added last: short sums lose less than one long one
                 SP_UNROLL for (int row = 0; row < 4; row++)
                     SP_UNROLL for (int k = 0; k < W; k++)

@@ -19,21 +19,9 @@ class Partition {
     void add(int mask, int column) { wanted_[mask].push_back(column); }
 
     void partition() {
-        while (!wanted_[15].empty()) steps[0].push_back({take(15)});
-        for (int pattern = 1; pattern <= 4; pattern++)  // three rows and the fourth
-            whole(pattern, 2);
-        for (int pattern = 1; pattern <= 4; pattern++)
-            while (!wanted_[PATTERN[pattern][0]].empty()) {
-                const int three = take(PATTERN[pattern][0]);
-                steps[pattern].push_back({three, single(PATTERN[pattern][1])});
-            }
-        for (int pattern = 5; pattern <= 7; pattern++) whole(pattern, 2);
-        for (int pattern = 8; pattern <= 13; pattern++)  // two rows and one and one
-            while (!wanted_[PATTERN[pattern][0]].empty()) {
-                const int two = take(PATTERN[pattern][0]);
-                const int third = single(PATTERN[pattern][1]);
-                steps[pattern].push_back({two, third, single(PATTERN[pattern][2])});
-            }
+        for (int pattern = FOUR; pattern < TWO_ONE_ONE; pattern++) whole(pattern);
+        for (int pattern = TWO_ONE_ONE; pattern < ONES; pattern++) led(pattern);
+        for (int pattern = THREE_ONE; pattern < THREES; pattern++) led(pattern);
         while (true) {
             Step step;
             bool any = false;
@@ -42,7 +30,7 @@ class Partition {
                 any |= step[row] != NONE;
             }
             if (!any) break;
-            steps[14].push_back(step);
+            steps[ONES].push_back(step);
         }
         for (auto &same : steps)  // in memory order
             std::sort(same.begin(), same.end());
@@ -58,11 +46,21 @@ class Partition {
     }
 
     // Steps whose masks are all there as they are.
-    void whole(int pattern, int masks) {
-        const int *mask = PATTERN[pattern];
-        while (std::all_of(mask, mask + masks, [&](int m) { return !wanted_[m].empty(); })) {
+    void whole(int pattern) {
+        const int *mask = PATTERN[pattern], *end = std::find(mask, mask + 4, 0);
+        while (std::all_of(mask, end, [&](int m) { return !wanted_[m].empty(); })) {
             Step step{};
-            for (int k = 0; k < masks; k++) step[k] = take(mask[k]);
+            std::transform(mask, end, step.begin(), [&](int m) { return take(m); });
+            steps[pattern].push_back(step);
+        }
+    }
+
+    // Steps whose first mask is there; the others are of one row.
+    void led(int pattern) {
+        const int *mask = PATTERN[pattern], *end = std::find(mask, mask + 4, 0);
+        while (!wanted_[mask[0]].empty()) {
+            Step step{take(mask[0])};
+            std::transform(mask + 1, end, step.begin() + 1, [&](int m) { return single(m); });
             steps[pattern].push_back(step);
         }
     }

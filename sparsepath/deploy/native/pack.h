@@ -5,13 +5,17 @@
 // sparse matrix each input is wanted by some of the four rows only: its mask, four bits. Working mask
 // by mask leaves a single-row mask with one chain of additions, each waiting for the one before.
 //
-// Instead, masks are put together into steps that cover each of the four rows exactly once:
+// Instead, masks are put together into steps that cover each of the four rows equally often:
 //
-//     {1111}   {0111 1000} and 3 more   {0011 1100} and 2 more   {0011 0100 1000} and 5 more
-//     {0001 0010 0100 1000}
+//     once:   {1111}   {0011 1100} and 2 more   {0111 1000} and 3 more   {0011 0100 1000} and 5 more
+//             {0001 0010 0100 1000}
+//     twice:  {1110 1101 0011} and 5 more
+//     thrice: {0111 1011 1101 1110}
 //
-// so every step, whatever its pattern, makes one multiply-add for each row: four independent chains
-// and four weights read in order. There are 15 patterns, hence 15 tight loops per block of rows.
+// so every step, whatever its pattern, makes as many multiply-adds for each row: four independent
+// chains, and weights read in order. There are 22 patterns, hence 22 tight loops per block of rows.
+// Loads are as scarce as multiply-adds, so an input should be loaded once: with the patterns of
+// several three-row masks hardly any has to be torn apart in a matrix of few zeros.
 // A step that lacks an input reads the panel's column of zeros (not another input: zero times
 // infinity is not zero). Rows are ordered by their number of weights, so that such steps are rare.
 #pragma once
@@ -21,11 +25,18 @@
 
 namespace sparsepath {
 
-constexpr int PATTERNS = 15;
+constexpr int PATTERNS = 22;
 // The masks of each pattern's steps, in the order in which their inputs and weights are stored.
 constexpr int PATTERN[PATTERNS][4] = {
-    {15},      {14, 1},   {13, 2},   {11, 4},   {7, 8},    {3, 12},    {5, 10},   {6, 9},
-    {3, 4, 8}, {5, 2, 8}, {9, 2, 4}, {6, 1, 8}, {10, 1, 4}, {12, 1, 2}, {1, 2, 4, 8}};
+    {15},
+    {3, 12},       {5, 10},      {6, 9},
+    {14, 13, 3},   {14, 11, 5},  {14, 7, 9},  {13, 11, 6}, {13, 7, 10}, {11, 7, 12},
+    {14, 1},       {13, 2},      {11, 4},     {7, 8},
+    {7, 11, 13, 14},
+    {3, 4, 8},     {5, 2, 8},    {9, 2, 4},   {6, 1, 8},   {10, 1, 4},  {12, 1, 2},
+    {1, 2, 4, 8}};
+// Where the patterns of a kind begin.
+enum { FOUR, TWO_TWO = 1, THREE_THREE_TWO = 4, THREE_ONE = 10, THREES = 14, TWO_ONE_ONE = 15, ONES = 21 };
 
 // Four rows: how many steps of each pattern, and where their inputs and weights begin.
 struct RowBlock {

@@ -110,10 +110,12 @@ class Conv(_Packed):
         groups: int = 1,
         method: Method = "direct",
         columns: int = 0,
+        woven: bool = False,
     ) -> None:
         """Pack weights of the shape (out, in / groups, height, width).
 
         A direct convolution takes `columns` (channel and tap) at a time, or as many as it likes.
+        Those of 3 x 3 Winograd are `woven` for maps that are one vector of its tiles.
         """
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 4), _plain_bias(bias, len(weight))
@@ -126,6 +128,7 @@ class Conv(_Packed):
         for name in ("kernel", "stride", "padding", "dilation"):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
         spec.method, spec.columns = get_args(Method).index(method), columns
+        spec.woven = woven
         self._handle = self._library.sp_pack_conv(
             ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
         )

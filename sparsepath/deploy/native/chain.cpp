@@ -37,7 +37,6 @@ const float *Chain::run(const float *maps, float *scratch, float *out, size_t st
         for (const Steps &set : weights.sets) {
             for (size_t column = 0; column < set.columns.size(); column++)
                 std::memcpy(scratch + column * line, maps + set.columns[column] * line, line * sizeof(float));
-            std::memset(scratch + set.columns.size() * line, 0, line * sizeof(float));
             const bool first = &set == &weights.sets.front(), last = &set == &weights.sets.back();
             const bool leaves = last && out && k == count_ - 1;
             team_.each(parts, [&](int part, int) {

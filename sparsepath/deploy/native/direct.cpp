@@ -107,8 +107,6 @@ class Direct {
         bool run[MOST_TAPS] = {};
         for (int tap = 0; side_by_side(panel) && tap < std::min(windows_.taps, MOST_TAPS); tap++)
             run[tap] = side_by_side(panel, tap);
-        if (last == int(set.columns.size()))  // behind the last column: zeros
-            std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
         int vector[MOST_VECTORS], at[MOST_VECTORS];  // divisions are slow, and there are many columns
         for (int p = 0; p < here; p++) vector[p] = (item + p) / positions_, at[p] = position(item + p);
         int channel = first < last ? set.columns[first] / windows_.taps : 0;

@@ -38,7 +38,7 @@ class Linear {
 
     void fill(const Steps &set, float *scratch, int first, int here) const {
         const size_t columns = set.columns.size();
-        std::memset(scratch, 0, sizeof(float) * (columns + 1) * P * LANES);
+        std::memset(scratch, 0, sizeof(float) * columns * P * LANES);
         for (int n = 0; n < here; n++) {
             const float *row = source_ + size_t(first + n) * weights_.spec.in_channels;
             for (size_t k = 0; k < columns; k++) scratch[k * P * LANES + n] = row[set.columns[k]];

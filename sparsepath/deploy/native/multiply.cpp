@@ -17,13 +17,13 @@ constexpr int pass_width(int vectors) {
 // Where a step finds what it multiplies: the same column and row of T slices.
 template <int T> struct Sources {
     const char *panel;
-    const uint16_t *index;
+    const uint16_t *counts, *index;
     const float *weight;
     size_t across;  // floats from slice to slice of the panel
     size_t slice;   // floats from slice to slice of the weights
 };
 
-template <int P, int W, int T, int MASK>
+template <int P, int W, int T, bool QUADS, int MASK>
 SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
     if constexpr (MASK == 0) return;
     const float *input = reinterpret_cast<const float *>(from.panel + size_t{*from.index++} * (P * LANES * sizeof(float)));
@@ -31,20 +31,27 @@ SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
     SP_UNROLL for (int k = 0; k < T * W; k++) x[k] = load(input + k / W * from.across + k % W * WIDTH);
     SP_UNROLL for (int row = 0; row < 4; row++) {
         if (!(MASK >> row & 1)) continue;
-        SP_UNROLL for (int k = 0; k < T * W; k++) sum[row][k] += x[k] * all(from.weight[k / W * from.slice]);
-        from.weight++;
+        if constexpr (QUADS) {
+            const vec weight = all_quads(from.weight);
+            SP_UNROLL for (int k = 0; k < W; k++) sum[row][k] += x[k] * weight;
+        } else {
+            SP_UNROLL for (int k = 0; k < T * W; k++) sum[row][k] += x[k] * all(from.weight[k / W * from.slice]);
+        }
+        from.weight += QUADS ? WOVEN : 1;
     }
 }
 
 // All steps of one pattern.
-template <int P, int W, int T, int PLACE>
-SP_INLINE void steps(Sources<T> &from, int count, vec (&sum)[4][T * W]) {
+template <int P, int W, int T, bool QUADS, int PLACE>
+SP_INLINE void steps(Sources<T> &from, uint32_t present, vec (&sum)[4][T * W]) {
+    if (!(present >> PLACE & 1)) return;
+    int count = *from.counts++;
     constexpr const int(&masks)[4] = PATTERN[PLACE];
     const auto step = [&](vec(&into)[4][T * W]) __attribute__((always_inline)) {
-        multiply_add<P, W, T, masks[0]>(from, into);
-        multiply_add<P, W, T, masks[1]>(from, into);
-        multiply_add<P, W, T, masks[2]>(from, into);
-        multiply_add<P, W, T, masks[3]>(from, into);
+        multiply_add<P, W, T, QUADS, masks[0]>(from, into);
+        multiply_add<P, W, T, QUADS, masks[1]>(from, into);
+        multiply_add<P, W, T, QUADS, masks[2]>(from, into);
+        multiply_add<P, W, T, QUADS, masks[3]>(from, into);
     };
     if constexpr (T * W == 1 && WIDTH == LANES) {
         // Four accumulators alone would wait for their last sums most of the time.
@@ -55,13 +62,13 @@ SP_INLINE void steps(Sources<T> &from, int count, vec (&sum)[4][T * W]) {
     for (; count; count--) step(sum);
 }
 
-template <int P, int W, int T, size_t... PLACES>
-SP_INLINE void all_steps(Sources<T> from, const uint16_t *count, vec (&sum)[4][T * W],
+template <int P, int W, int T, bool QUADS, size_t... PLACES>
+SP_INLINE void all_steps(Sources<T> from, uint32_t present, vec (&sum)[4][T * W],
                          std::index_sequence<PLACES...>) {
-    (steps<P, W, T, PLACES>(from, count[PLACES], sum), ...);
+    (steps<P, W, T, QUADS, PLACES>(from, present, sum), ...);
 }
 
-template <int P, int T> void multiply(const Product &job) {
+template <int P, int T, bool QUADS = false> void multiply(const Product &job) {
     constexpr int W = pass_width(P * PARTS), PASSES = P * PARTS / W;
     static_assert(W * PASSES == P * PARTS, "passes cover a row");
     const Steps &steps = *job.steps;
@@ -72,13 +79,14 @@ template <int P, int T> void multiply(const Product &job) {
         const RowBlock &block = steps.blocks[b];
         for (size_t end = std::min(lines, fetched + fetch); fetched < end; fetched++)
             for (int t = 0; t < T; t++) __builtin_prefetch(job.next + t * job.across + fetched * LANES);
+        const uint16_t *counts = steps.index.data() + block.index;
+        const uint16_t *index = counts + __builtin_popcount(block.present);
         for (int pass = 0; pass < PASSES; pass++) {
             const int offset = pass * W * WIDTH;
             vec sum[4][T * W] = {};
-            all_steps<P, W, T>({reinterpret_cast<const char *>(job.panel + offset),
-                                steps.index.data() + block.index, weights + block.weight, job.across,
-                                steps.slice},
-                               block.counts, sum, std::make_index_sequence<PATTERNS>());
+            all_steps<P, W, T, QUADS>({reinterpret_cast<const char *>(job.panel + offset), counts, index,
+                                       weights + block.weight, job.across, steps.slice},
+                                      block.present, sum, std::make_index_sequence<PATTERNS>());
             if (job.before)  // added last: short sums lose less than one long one
                 SP_UNROLL for (int row = 0; row < 4; row++)
                     SP_UNROLL for (int k = 0; k < W; k++)
@@ -102,6 +110,7 @@ template <int P, int T> void multiply(const Product &job) {
 }  // namespace
 
 void multiply(int P, const Product &job) {
+    if (job.steps->woven > 1) return multiply<WOVEN, 1, true>(job);
     if constexpr (WIDTH == LANES)
         if (job.slices > 1)
             return P == 1 ? multiply<1, slices_together(1)>(job) : multiply<2, slices_together(2)>(job);

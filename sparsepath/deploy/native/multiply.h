@@ -20,6 +20,10 @@ struct Ending {
 // is then made in several slices at once. They share the pattern, so a loop's end is met once for all.
 constexpr int slices_together(int P) { return P <= 2 ? 4 / P : 1; }
 
+// Or, where there is but one vector, four slices are woven into four vectors, each of 4 tiles x 4
+// slices: a weight is then a quad of numbers, of one slice each, and serves four vectors.
+constexpr int WOVEN = 4;
+
 // Blocks first .. last - 1 of one slice, or of `slices` of them, which is 1 or slices_together(P).
 struct Product {
     const Steps *steps;
@@ -34,7 +38,7 @@ struct Product {
     size_t next_lines;
 };
 
-// For a panel of 1, 2, 3, 4 or 6 vectors.
+// For a panel of 1, 2, 3, 4 or 6 vectors; of four, if the steps are woven.
 void multiply(int P, const Product &job);
 
 }  // namespace sparsepath

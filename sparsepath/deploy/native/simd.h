@@ -17,6 +17,7 @@ namespace sparsepath {
 
 #if defined(__AVX512F__)
 constexpr int WIDTH = 16, REGISTERS = 32;
+constexpr __mmask16 ALL_LANES = 0xFFFF;
 #elif defined(__AVX2__)
 constexpr int WIDTH = 8, REGISTERS = 16;
 #elif defined(__aarch64__)
@@ -37,6 +38,40 @@ SP_INLINE vec load_unaligned(const float *at) {
 }
 SP_INLINE void store(float *at, vec x) { *reinterpret_cast<vec *>(at) = x; }
 SP_INLINE vec all(float x) { return x - vec{}; }
+
+// Four numbers, again and again.
+SP_INLINE vec all_quads(const float *four) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_broadcast_f32x4(ALL_LANES, _mm_loadu_ps(four));
+#elif defined(__AVX2__)
+    return _mm256_broadcast_ps(reinterpret_cast<const __m128 *>(four));
+#else
+    static_assert(WIDTH == 4, "a vector is one quad");
+    return load_unaligned(four);
+#endif
+}
+
+// Each quad of four vectors is transposed with its fellows: number j of vector i and i of j change places.
+SP_INLINE void transpose_quads(vec (&x)[4]) {
+#if defined(__AVX512F__)
+    const __m512 ab = _mm512_maskz_unpacklo_ps(ALL_LANES, x[0], x[1]);
+    const __m512 cd = _mm512_maskz_unpacklo_ps(ALL_LANES, x[2], x[3]);
+    const __m512 ab2 = _mm512_maskz_unpackhi_ps(ALL_LANES, x[0], x[1]);
+    const __m512 cd2 = _mm512_maskz_unpackhi_ps(ALL_LANES, x[2], x[3]);
+    x[0] = _mm512_maskz_shuffle_ps(ALL_LANES, ab, cd, 0x44);
+    x[1] = _mm512_maskz_shuffle_ps(ALL_LANES, ab, cd, 0xEE);
+    x[2] = _mm512_maskz_shuffle_ps(ALL_LANES, ab2, cd2, 0x44);
+    x[3] = _mm512_maskz_shuffle_ps(ALL_LANES, ab2, cd2, 0xEE);
+#elif defined(__AVX2__)
+    const __m256 ab = _mm256_unpacklo_ps(x[0], x[1]), ab2 = _mm256_unpackhi_ps(x[0], x[1]);
+    const __m256 cd = _mm256_unpacklo_ps(x[2], x[3]), cd2 = _mm256_unpackhi_ps(x[2], x[3]);
+    x[0] = _mm256_shuffle_ps(ab, cd, 0x44), x[1] = _mm256_shuffle_ps(ab, cd, 0xEE);
+    x[2] = _mm256_shuffle_ps(ab2, cd2, 0x44), x[3] = _mm256_shuffle_ps(ab2, cd2, 0xEE);
+#else
+    const vec a = x[0], b = x[1], c = x[2], d = x[3];
+    for (int k = 0; k < 4; k++) x[k] = vec{a[k], b[k], c[k], d[k]};
+#endif
+}
 
 // Neither drops a NaN.
 SP_INLINE vec clamp(vec x, vec lower, vec upper) {

@@ -97,6 +97,13 @@ template <int P, int T, bool QUADS = false> void multiply(const Product &job) {
                 if (job.ending) {
                     if (block.rows[row] >= job.ending->rows) continue;
                     const vec lower = all(job.ending->lower), upper = all(job.ending->upper);
+                    if constexpr (POOLS && P == 4)
+                        if (job.ending->pool) {
+                            const vec(&s)[W] = sum[row];
+                            const vec most = maximum(maximum(s[0], s[1]), maximum(s[2], s[3]));
+                            store(out, clamp(most + job.ending->bias[block.rows[row]], lower, upper));
+                            continue;
+                        }
                     SP_UNROLL for (int k = 0; k < W; k++)
                         sum[row][k] = clamp(sum[row][k] + job.ending->bias[block.rows[row]], lower, upper);
                 }

@@ -14,7 +14,10 @@ struct Ending {
     const float *bias;
     float lower, upper;
     int rows;
+    bool pool;  // of a row's four vectors only the maximum is stored
 };
+// Whether a row's four vectors are in registers at once, so that `pool` can be obeyed.
+constexpr bool POOLS = WIDTH == LANES;
 
 // A panel of one or two vectors leaves accumulators unused, and each step little to do: the same step
 // is then made in several slices at once. They share the pattern, so a loop's end is met once for all.

@@ -9,12 +9,13 @@ from sparsepath.deploy.graph import Node
 from sparsepath.deploy.kernels import Conv, Linear
 
 Method = Literal[
-    "winograd4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
+    "winograd4", "woven4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
 ]  # fmt: skip
 # A direct convolution reads its columns set by set, each with all filters. Few vectors leave room
 # in the first cache for more columns, and a short run of steps costs more than its work.
 COLUMNS = {1: 800, 2: 400}
-# Winograd makes a vector of tiles from so many vectors of pixels. Where that is all, slices are woven.
+# Winograd makes a vector of tiles from so many vectors of pixels. Where that is all, four slices
+# are woven (native/winograd.cpp); with "woven4" two are, in panels of two vectors of tiles.
 TILE = {"winograd4": 16, "winograd2": 4}
 
 
@@ -42,14 +43,14 @@ class Weights:
 
     def __init__(self) -> None:
         """Nothing is packed before it is asked for."""
-        self._packed: dict[tuple[str, Method, int, bool], Conv | Linear] = {}
+        self._packed: dict[tuple[str, Method, int, int], Conv | Linear] = {}
         self._lock = threading.Lock()
 
     def of(self, node: Node, method: Method, vectors: int) -> Conv | Linear:
         """A layer's weights for a method, on maps of so many vectors a channel."""
         with self._lock:
             columns = COLUMNS.get(vectors, 0) if method == "direct" else 0
-            woven = vectors <= TILE.get(method, 0)
+            woven = 2 if method == "woven4" else 4 * (vectors <= TILE.get(method, 0))
             key = (node.name, method, columns, woven)
             if key not in self._packed:
                 self._packed[key] = _packed(node, method, columns=columns, woven=woven)
@@ -67,12 +68,13 @@ class Weights:
         return sum(packed.bytes for packed in self._packed.values())
 
 
-def _packed(node: Node, method: Method, *, columns: int, woven: bool) -> Conv | Linear:
+def _packed(node: Node, method: Method, *, columns: int, woven: int) -> Conv | Linear:
     weight, bias = node.arrays["weight"], node.arrays.get("bias")
     if node.op == "linear":
         return Linear(weight, bias, few=method == "rows")
     shape: Mapping[str, Any] = {
         key: node.attributes[key] for key in ("stride", "padding", "dilation", "groups")
     }
-    assert method in ("winograd4", "winograd2", "direct", "depthwise")
-    return Conv(weight, bias, method=method, columns=columns, woven=woven, **shape)
+    own = "winograd4" if method == "woven4" else method
+    assert own in ("winograd4", "winograd2", "direct", "depthwise")
+    return Conv(weight, bias, method=own, columns=columns, woven=woven, **shape)

@@ -28,6 +28,7 @@ __all__ = [
     "available", "isas", "library", "why_missing",
 ]  # fmt: skip
 
+WEAVES = (0, 2, 4)
 Method = Literal["direct", "winograd2", "winograd4", "depthwise", "rows"]
 Pair = tuple[int, int]
 PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
@@ -110,12 +111,13 @@ class Conv(_Packed):
         groups: int = 1,
         method: Method = "direct",
         columns: int = 0,
-        woven: bool = False,
+        woven: int = 0,
     ) -> None:
         """Pack weights of the shape (out, in / groups, height, width).
 
         A direct convolution takes `columns` (channel and tap) at a time, or as many as it likes.
-        Those of 3 x 3 Winograd are `woven` for maps that are one vector of its tiles.
+        Winograd of 3 x 3 kernels takes 4 `woven` slices of one vector of tiles at a time, 2 of
+        two, or one of more.
         """
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 4), _plain_bias(bias, len(weight))
@@ -123,6 +125,8 @@ class Conv(_Packed):
         self.kernel: Pair = (weight.shape[2], weight.shape[3])
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.method: Method = method
+        if woven not in WEAVES:
+            raise BadInput(f"woven must be one of {WEAVES}, not {woven!r}.")
         self._check()
         spec = CConvSpec(self.in_channels, self.out_channels, groups)
         for name in ("kernel", "stride", "padding", "dilation"):

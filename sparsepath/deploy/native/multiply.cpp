@@ -23,7 +23,7 @@ template <int T> struct Sources {
     size_t slice;   // floats from slice to slice of the weights
 };
 
-template <int P, int W, int T, bool QUADS, int MASK>
+template <int P, int W, int T, int WOVEN, int MASK>
 SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
     if constexpr (MASK == 0) return;
     const float *input = reinterpret_cast<const float *>(from.panel + size_t{*from.index++} * (P * LANES * sizeof(float)));
@@ -31,27 +31,27 @@ SP_INLINE void multiply_add(Sources<T> &from, vec (&sum)[4][T * W]) {
     SP_UNROLL for (int k = 0; k < T * W; k++) x[k] = load(input + k / W * from.across + k % W * WIDTH);
     SP_UNROLL for (int row = 0; row < 4; row++) {
         if (!(MASK >> row & 1)) continue;
-        if constexpr (QUADS) {
-            const vec weight = all_quads(from.weight);
+        if constexpr (WOVEN > 1) {
+            const vec weight = WOVEN == 4 ? all_quads(from.weight) : all_pairs(from.weight);
             SP_UNROLL for (int k = 0; k < W; k++) sum[row][k] += x[k] * weight;
         } else {
             SP_UNROLL for (int k = 0; k < T * W; k++) sum[row][k] += x[k] * all(from.weight[k / W * from.slice]);
         }
-        from.weight += QUADS ? WOVEN : 1;
+        from.weight += WOVEN;
     }
 }
 
 // All steps of one pattern.
-template <int P, int W, int T, bool QUADS, int PLACE>
+template <int P, int W, int T, int WOVEN, int PLACE>
 SP_INLINE void steps(Sources<T> &from, uint32_t present, vec (&sum)[4][T * W]) {
     if (!(present >> PLACE & 1)) return;
     int count = *from.counts++;
     constexpr const int(&masks)[4] = PATTERN[PLACE];
     const auto step = [&](vec(&into)[4][T * W]) __attribute__((always_inline)) {
-        multiply_add<P, W, T, QUADS, masks[0]>(from, into);
-        multiply_add<P, W, T, QUADS, masks[1]>(from, into);
-        multiply_add<P, W, T, QUADS, masks[2]>(from, into);
-        multiply_add<P, W, T, QUADS, masks[3]>(from, into);
+        multiply_add<P, W, T, WOVEN, masks[0]>(from, into);
+        multiply_add<P, W, T, WOVEN, masks[1]>(from, into);
+        multiply_add<P, W, T, WOVEN, masks[2]>(from, into);
+        multiply_add<P, W, T, WOVEN, masks[3]>(from, into);
     };
     if constexpr (T * W == 1 && WIDTH == LANES) {
         // Four accumulators alone would wait for their last sums most of the time.
@@ -62,13 +62,13 @@ SP_INLINE void steps(Sources<T> &from, uint32_t present, vec (&sum)[4][T * W]) {
     for (; count; count--) step(sum);
 }
 
-template <int P, int W, int T, bool QUADS, size_t... PLACES>
+template <int P, int W, int T, int WOVEN, size_t... PLACES>
 SP_INLINE void all_steps(Sources<T> from, uint32_t present, vec (&sum)[4][T * W],
                          std::index_sequence<PLACES...>) {
-    (steps<P, W, T, QUADS, PLACES>(from, present, sum), ...);
+    (steps<P, W, T, WOVEN, PLACES>(from, present, sum), ...);
 }
 
-template <int P, int T, bool QUADS = false> void multiply(const Product &job) {
+template <int P, int T, int WOVEN = 1> void multiply(const Product &job) {
     constexpr int W = pass_width(P * PARTS), PASSES = P * PARTS / W;
     static_assert(W * PASSES == P * PARTS, "passes cover a row");
     const Steps &steps = *job.steps;
@@ -84,7 +84,7 @@ template <int P, int T, bool QUADS = false> void multiply(const Product &job) {
         for (int pass = 0; pass < PASSES; pass++) {
             const int offset = pass * W * WIDTH;
             vec sum[4][T * W] = {};
-            all_steps<P, W, T, QUADS>({reinterpret_cast<const char *>(job.panel + offset), counts, index,
+            all_steps<P, W, T, WOVEN>({reinterpret_cast<const char *>(job.panel + offset), counts, index,
                                        weights + block.weight, job.across, steps.slice},
                                       block.present, sum, std::make_index_sequence<PATTERNS>());
             if (job.before)  // added last: short sums lose less than one long one
@@ -117,7 +117,8 @@ template <int P, int T, bool QUADS = false> void multiply(const Product &job) {
 }  // namespace
 
 void multiply(int P, const Product &job) {
-    if (job.steps->woven > 1) return multiply<WOVEN, 1, true>(job);
+    if (job.steps->woven == 4) return multiply<4, 1, 4>(job);
+    if (job.steps->woven == 2) return multiply<4, 1, 2>(job);
     if constexpr (WIDTH == LANES)
         if (job.slices > 1)
             return P == 1 ? multiply<1, slices_together(1)>(job) : multiply<2, slices_together(2)>(job);

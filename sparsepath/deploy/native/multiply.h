@@ -23,9 +23,10 @@ constexpr bool POOLS = WIDTH == LANES;
 // is then made in several slices at once. They share the pattern, so a loop's end is met once for all.
 constexpr int slices_together(int P) { return P <= 2 ? 4 / P : 1; }
 
-// Or, where there is but one vector, four slices are woven into four vectors, each of 4 tiles x 4
-// slices: a weight is then a quad of numbers, of one slice each, and serves four vectors.
-constexpr int WOVEN = 4;
+// Or slices are woven: four of them with one vector each, or two with two, make four vectors in which
+// the numbers of the slices lie side by side. A weight is then a number for each of these slices, and
+// serves four vectors.
+constexpr int WOVEN_VECTORS = 4;
 
 // Blocks first .. last - 1 of one slice, or of `slices` of them, which is 1 or slices_together(P).
 struct Product {

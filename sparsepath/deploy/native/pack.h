@@ -68,7 +68,7 @@ struct Matrix {
     std::function<bool(int row, int column)> kept;
     std::function<void(int row, int column, float *values)> values;
     int rows_per_group;  // rows of different groups share no column
-    int woven;           // slices whose values lie side by side: 1 or 4
+    int woven;           // slices whose values lie side by side: 1, 2 or 4
 };
 
 // Pack the columns that any row keeps, in sets of at most `most` columns.

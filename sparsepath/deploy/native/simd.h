@@ -39,6 +39,18 @@ SP_INLINE vec load_unaligned(const float *at) {
 SP_INLINE void store(float *at, vec x) { *reinterpret_cast<vec *>(at) = x; }
 SP_INLINE vec all(float x) { return x - vec{}; }
 
+// Two numbers, again and again.
+SP_INLINE vec all_pairs(const float *two) {
+#if defined(__AVX512F__)
+    __m128d both = _mm_load_sd(reinterpret_cast<const double *>(two));
+    return _mm512_castpd_ps(_mm512_maskz_broadcastsd_pd(0xFF, both));
+#elif defined(__AVX2__)
+    return _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double *>(two)));
+#else
+    return vec{two[0], two[1], two[0], two[1]};
+#endif
+}
+
 // Four numbers, again and again.
 SP_INLINE vec all_quads(const float *four) {
 #if defined(__AVX512F__)
@@ -51,26 +63,42 @@ SP_INLINE vec all_quads(const float *four) {
 #endif
 }
 
-// Each quad of four vectors is transposed with its fellows: number j of vector i and i of j change places.
-SP_INLINE void transpose_quads(vec (&x)[4]) {
+// Two vectors mixed number by number, quad by quad: a0 b0 a1 b1 and a2 b2 a3 b3; and parted again.
+SP_INLINE void mix(vec &a, vec &b) {
 #if defined(__AVX512F__)
-    const __m512 ab = _mm512_maskz_unpacklo_ps(ALL_LANES, x[0], x[1]);
-    const __m512 cd = _mm512_maskz_unpacklo_ps(ALL_LANES, x[2], x[3]);
-    const __m512 ab2 = _mm512_maskz_unpackhi_ps(ALL_LANES, x[0], x[1]);
-    const __m512 cd2 = _mm512_maskz_unpackhi_ps(ALL_LANES, x[2], x[3]);
-    x[0] = _mm512_maskz_shuffle_ps(ALL_LANES, ab, cd, 0x44);
-    x[1] = _mm512_maskz_shuffle_ps(ALL_LANES, ab, cd, 0xEE);
-    x[2] = _mm512_maskz_shuffle_ps(ALL_LANES, ab2, cd2, 0x44);
-    x[3] = _mm512_maskz_shuffle_ps(ALL_LANES, ab2, cd2, 0xEE);
+    const vec low = _mm512_maskz_unpacklo_ps(ALL_LANES, a, b);
+    b = _mm512_maskz_unpackhi_ps(ALL_LANES, a, b), a = low;
 #elif defined(__AVX2__)
-    const __m256 ab = _mm256_unpacklo_ps(x[0], x[1]), ab2 = _mm256_unpackhi_ps(x[0], x[1]);
-    const __m256 cd = _mm256_unpacklo_ps(x[2], x[3]), cd2 = _mm256_unpackhi_ps(x[2], x[3]);
-    x[0] = _mm256_shuffle_ps(ab, cd, 0x44), x[1] = _mm256_shuffle_ps(ab, cd, 0xEE);
-    x[2] = _mm256_shuffle_ps(ab2, cd2, 0x44), x[3] = _mm256_shuffle_ps(ab2, cd2, 0xEE);
+    const vec low = _mm256_unpacklo_ps(a, b);
+    b = _mm256_unpackhi_ps(a, b), a = low;
 #else
-    const vec a = x[0], b = x[1], c = x[2], d = x[3];
-    for (int k = 0; k < 4; k++) x[k] = vec{a[k], b[k], c[k], d[k]};
+    const vec low{a[0], b[0], a[1], b[1]}, high{a[2], b[2], a[3], b[3]};
+    a = low, b = high;
 #endif
+}
+SP_INLINE void unmix(vec &a, vec &b) {
+#if defined(__AVX512F__)
+    const vec even = _mm512_maskz_shuffle_ps(ALL_LANES, a, b, 0x88);
+    b = _mm512_maskz_shuffle_ps(ALL_LANES, a, b, 0xDD), a = even;
+#elif defined(__AVX2__)
+    const vec even = _mm256_shuffle_ps(a, b, 0x88);
+    b = _mm256_shuffle_ps(a, b, 0xDD), a = even;
+#else
+    const vec even{a[0], a[2], b[0], b[2]}, odd{a[1], a[3], b[1], b[3]};
+    a = even, b = odd;
+#endif
+}
+
+// N vectors mixed so that their numbers lie side by side, N at a time; and parted again.
+template <int N> SP_INLINE void mix(vec *x) {
+    if constexpr (N == 2) mix(x[0], x[1]);
+    if constexpr (N == 4) mix(x[0], x[2]), mix(x[1], x[3]), mix(x[0], x[1]), mix(x[2], x[3]);
+    (void)x;
+}
+template <int N> SP_INLINE void unmix(vec *x) {
+    if constexpr (N == 2) unmix(x[0], x[1]);
+    if constexpr (N == 4) unmix(x[0], x[1]), unmix(x[2], x[3]), unmix(x[0], x[2]), unmix(x[1], x[3]);
+    (void)x;
 }
 
 // Neither drops a NaN.

@@ -46,7 +46,7 @@ Matrix winograd_matrix(const sp_conv_spec &spec, const float *weight) {
             [=](int row, int column, float *values) {
                 transform_kernel(spec, weight + (size_t(row) * in + column) * all, values);
             },
-            spec.out_channels, spec.woven ? WOVEN : 1};
+            spec.out_channels, std::max(1, spec.woven)};
 }
 
 Matrix direct_matrix(const sp_conv_spec &spec, const float *weight) {
@@ -69,7 +69,7 @@ Matrix direct_matrix(const sp_conv_spec &spec, const float *weight) {
 sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float *bias) {
     sp_weights packed;
     packed.spec = spec;
-    packed.spec.woven = spec.woven && is_winograd(spec) && spec.kernel[0] == 3 && spec.kernel[1] == 3;
+    if (!is_winograd(spec) || spec.kernel[0] != 3 || spec.kernel[1] != 3) packed.spec.woven = 0;
     if (bias)
         packed.bias.assign(bias, bias + spec.out_channels);
     else
@@ -88,12 +88,13 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
 int panel_of(const sp_call &call, int batch) {
     const auto &weights = *static_cast<const sp_weights *>(call.weights);
     if (!is_winograd(weights.spec) && (&call)[call.tails].pool == 2) return 4;  // a square of pixels
-    if (is_woven(weights)) return 1;
-    if (call.panel) return call.panel;
+    if (is_woven(weights)) return WOVEN_VECTORS / weights.spec.woven;
     const sp_layout &layout = call.target.layout;
     const WinogradTile tile = is_winograd(weights.spec) ? winograd_tile(weights.spec) : WinogradTile{1, 1};
     const int items = vectors(layout, batch) * divide_up(layout.tile_height * call.pool, tile.height) *
                       divide_up(layout.tile_width * call.pool, tile.width);
+    // No panel holds vectors that are not there: whatever memory held before may be slow to multiply.
+    if (call.panel && call.panel <= items) return call.panel;
     return items >= 4 ? 4 : items;
 }
 

@@ -10,9 +10,10 @@
 // cache: this halves the memory that a panel goes through.
 //
 // Small maps of one image are but one vector of tiles. Each weight would then be loaded for a single
-// multiply-add, and loads, not multiply-adds, would take the time. So four slices are woven: of their
-// four vectors, 16 tiles each, vector k takes every fourth tile from tile k on with its four slices side
-// by side, and a quad of weights, loaded at once, serves all four vectors.
+// multiply-add, and loads, not multiply-adds, would take the time. So four slices are woven: their four
+// vectors, of 16 tiles each, become four of 4 tiles with their four slices side by side, and a quad of
+// weights, loaded at once, serves all of them. Panels of two vectors weave two slices likewise: such
+// panels are half as large as those of four, and more of them stays in the second cache.
 #include "families.h"
 #include "multiply.h"
 
@@ -62,7 +63,7 @@ template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, 
 // Tiles of FY x FX pixels; a dimension of 1 is not transformed.
 template <int FY, int FX> class Winograd {
     static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
-    static constexpr bool WEAVES = SLICES % WOVEN == 0;
+    static constexpr bool WEAVES = SLICES % 4 == 0;
     // One instruction reads any halo: asking first whether there is one would cost more.
     static constexpr bool ANY_HALO = WIDTH == LANES;
 
@@ -162,16 +163,21 @@ template <int FY, int FX> class Winograd {
     // Transform channels first .. last - 1 of the panel's tiles.
     void fill(int panel, float *panels, int first, int last) const {
         const Tiles tiles(*this, panel);
-        for (int k = first; k < last; k++)
+        for (int k = first; k < last; k++) {
+            for (int p = tiles.count; p < P; p++)  // what memory held before may be slow to multiply
+                for (int t = 0; t < SLICES / woven_; t++)
+                    std::memset(panels + t * stride_ + k * line() + p * woven_ * LANES, 0,
+                                sizeof(float) * woven_ * LANES);
             for (int p = 0; p < tiles.count; p++) {
                 const int tile = tiles.tile[p];
                 const float *plane = source_.at(tiles.vector[p], steps_.columns[k]);
                 const Reach *reach = &reach_[tile * SLICES];
-                float *out = panels + k * line() + p * LANES;
+                float *out = panels + k * line() + p * woven_ * LANES;
                 for (int part = 0; part < PARTS; part++)
                     plain_[tile] ? transform_tile<true>(plane, reach, part, out + part * WIDTH)
                                  : transform_tile<false>(plane, reach, part, out + part * WIDTH);
             }
+        }
     }
 
     template <bool PLAIN>
@@ -190,14 +196,25 @@ template <int FY, int FX> class Winograd {
             transform_in<FY>(d + c, e + c, NX);
         }
         SP_UNROLL for (int r = 0; r < NY; r++) transform_in<FX>(e + r * NX, d + r * NX, 1);
-        if (!WEAVES || woven_ == 1) {
-            SP_UNROLL for (int t = 0; t < SLICES; t++) store(out + t * stride_, d[t]);
-            return;
+        if (WEAVES && woven_ == 4)
+            store_woven<4>(d, out);
+        else if (WEAVES && woven_ == 2)
+            store_woven<2>(d, out);
+        else
+            store_woven<1>(d, out);
+    }
+
+    // All slices of a vector of tiles, N of them side by side.
+    template <int N> SP_INLINE void store_woven(vec (&x)[SLICES], float *out) const {
+        SP_UNROLL for (int t = 0; t < SLICES / N * N; t += N, out += stride_) {
+            mix<N>(x + t);
+            SP_UNROLL for (int k = 0; k < N; k++) store(out + k * LANES, x[t + k]);
         }
-        SP_UNROLL for (int t = 0; t < SLICES; t += WOVEN, out += stride_) {
-            vec four[WOVEN] = {d[t], d[t + 1], d[t + 2], d[t + 3]};
-            transpose_quads(four);
-            SP_UNROLL for (int k = 0; k < WOVEN; k++) store(out + k * LANES, four[k]);
+    }
+    template <int N> SP_INLINE void load_woven(const float *in, vec (&x)[SLICES]) const {
+        SP_UNROLL for (int t = 0; t < SLICES / N * N; t += N, in += stride_) {
+            SP_UNROLL for (int k = 0; k < N; k++) x[t + k] = load(in + k * LANES);
+            unmix<N>(x + t);
         }
     }
 
@@ -223,22 +240,18 @@ template <int FY, int FX> class Winograd {
         for (int k = first; k < last; k++)
             for (int p = 0; p < tiles.count; p++)
                 for (int part = 0; part < PARTS; part++)
-                    untransform_tile(products + k * line() + p * LANES + part * WIDTH, weights_.bias[k],
+                    untransform_tile(products + k * line() + p * woven_ * LANES + part * WIDTH, weights_.bias[k],
                                      y[p], x[p], target_.at(tiles.vector[p], k) + part * WIDTH);
     }
 
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
         vec m[SLICES], e[FY * NX], out[FY * FX];
-        if (!WEAVES || woven_ == 1) {
-            SP_UNROLL for (int t = 0; t < SLICES; t++) m[t] = load(product + t * stride_);
-        } else {
-            SP_UNROLL for (int t = 0; t < SLICES; t += WOVEN, product += stride_) {
-                vec four[WOVEN];
-                SP_UNROLL for (int k = 0; k < WOVEN; k++) four[k] = load(product + k * LANES);
-                transpose_quads(four);
-                SP_UNROLL for (int k = 0; k < WOVEN; k++) m[t + k] = four[k];
-            }
-        }
+        if (WEAVES && woven_ == 4)
+            load_woven<4>(product, m);
+        else if (WEAVES && woven_ == 2)
+            load_woven<2>(product, m);
+        else
+            load_woven<1>(product, m);
         SP_UNROLL for (int c = 0; c < NX; c++) transform_out<FY>(m + c, NX, e + c, NX);
         SP_UNROLL for (int r = 0; r < FY; r++) transform_out<FX>(e + r * NX, 1, out + r * FX, 1);
         if constexpr (FY > 1 && FX > 1)

@@ -335,6 +335,19 @@ def test_a_linear_layer_equals_torchs(batch, into, out, pattern, clamp, threads,
     assert float((y - exact.clamp(*clamp)).abs().max()) <= limit
 
 
+@FEW
+@given(st.integers(1, 150), st.integers(1, 900), st.integers(1, 40), st.integers(2, 4))
+def test_threads_change_no_bit_of_a_linear_layer(batch, into, out, threads):
+    generator = torch.Generator().manual_seed(batch)
+    linear = Linear(torch.randn(out, into, generator=generator))
+    x, found = torch.randn(batch, into, generator=generator), []
+    for count in (1, threads):
+        program = Program(threads=count, group=batch)
+        program.output(program.linear(program.input((into,)), linear))
+        found += program.run([x])
+    assert torch.equal(*found)
+
+
 def test_producers_may_write_side_by_side_into_one_buffer():
     x, weight = torch.randn(3, 4, 8, 8), torch.randn(5, 4, 1, 1)
     program = Program()

@@ -103,8 +103,9 @@ void test_convolution() {
         for (int d = 0; d < 2; d++) s.kernel[d] = 3, s.stride[d] = s.dilation[d] = 1;
     if (method == SP_WINOGRAD4 && roll(0, 2) == 0) s.kernel[roll(0, 1)] = 1;
     if (method == SP_DEPTHWISE) s.groups = s.in_channels, s.out_channels = s.in_channels * roll(1, 2);
-    const int most = roll(0, 1) ? 17 : 8;  // of small maps the threads share out parts
-    const int height = roll(s.kernel[0] * 2, most), width = roll(s.kernel[1] * 2, most), batch = roll(1, 18);
+    const bool small = roll(0, 1);  // so small that threads share out the parts of a panel
+    const int most = small ? 8 : 17, batch = roll(1, small ? 3 : 18);
+    const int height = roll(s.kernel[0] * 2, most), width = roll(s.kernel[1] * 2, most);
     int after[2];
     for (int d = 0; d < 2; d++)
         after[d] = ((d ? width : height) + 2 * s.padding[d] - s.dilation[d] * (s.kernel[d] - 1) - 1) / s.stride[d] + 1;

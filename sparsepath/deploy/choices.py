@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sparsepath.deploy.graph import Node
-from sparsepath.deploy.kernels import Conv, Linear
+from sparsepath.deploy.kernels import Conv, Linear, usual_isa
 
 Method = Literal[
     "winograd4", "woven4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
@@ -17,6 +17,8 @@ COLUMNS = {1: 800, 2: 400}
 # Winograd makes a vector of tiles from so many vectors of pixels. Where that is all, four slices
 # are woven (native/winograd.cpp); with "woven4" two are, in panels of two vectors of tiles.
 TILE = {"winograd4": 16, "winograd2": 4}
+# Narrower vectors make more of them, and gain nothing.
+WIDE = "avx512"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Weights:
         """A layer's weights for a method, on maps of so many vectors a channel."""
         with self._lock:
             columns = COLUMNS.get(vectors, 0) if method == "direct" else 0
-            woven = 2 if method == "woven4" else 4 * (vectors <= TILE.get(method, 0))
+            one = vectors <= TILE.get(method, 0) and usual_isa() == WIDE
+            woven = 2 if method == "woven4" else 4 if one else 0
             key = (node.name, method, columns, woven)
             if key not in self._packed:
                 self._packed[key] = _packed(node, method, columns=columns, woven=woven)

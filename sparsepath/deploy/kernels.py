@@ -42,6 +42,11 @@ RELU = (0.0, math.inf)
 RELU6 = (0.0, 6.0)
 
 
+def usual_isa() -> str:
+    """The instruction set of engines that are not told otherwise."""
+    return os.environ.get(ISA_VARIABLE) or isas()[0]
+
+
 class Engine:
     """Threads and an instruction set; it runs one program at a time."""
 
@@ -51,7 +56,7 @@ class Engine:
         if checked_count("threads", threads) > MOST_THREADS:
             raise BadInput(f"threads must be at most {MOST_THREADS}, not {threads}.")
         library()
-        wanted = isa or os.environ.get(ISA_VARIABLE) or isas()[0]
+        wanted = isa or usual_isa()
         if wanted not in isas():
             raise BadInput(
                 f"This machine does not run the instruction set {wanted!r}; it runs {isas()}."

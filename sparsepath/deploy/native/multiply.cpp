@@ -62,10 +62,23 @@ SP_INLINE void steps(Sources<T> &from, uint32_t present, vec (&sum)[4][T * W]) {
     for (; count; count--) step(sum);
 }
 
-template <int P, int W, int T, int WOVEN, size_t... PLACES>
-SP_INLINE void all_steps(Sources<T> from, uint32_t present, vec (&sum)[4][T * W],
-                         std::index_sequence<PLACES...>) {
-    (steps<P, W, T, WOVEN, PLACES>(from, present, sum), ...);
+// All steps of the patterns from FIRST on; where none of them is present, one question is enough.
+template <int P, int W, int T, int WOVEN, int FIRST, size_t... PLACES>
+SP_INLINE void steps_from(Sources<T> &from, uint32_t present, vec (&sum)[4][T * W],
+                          std::index_sequence<PLACES...>) {
+    if (present >> FIRST & ((1u << sizeof...(PLACES)) - 1))
+        (steps<P, W, T, WOVEN, FIRST + PLACES>(from, present, sum), ...);
+}
+
+template <int P, int W, int T, int WOVEN>
+SP_INLINE void all_steps(Sources<T> from, uint32_t present, vec (&sum)[4][T * W]) {
+    steps<P, W, T, WOVEN, FOUR>(from, present, sum);
+    steps_from<P, W, T, WOVEN, TWO_TWO>(from, present, sum, std::make_index_sequence<THREE_ONE - TWO_TWO>());
+    steps_from<P, W, T, WOVEN, THREE_ONE>(from, present, sum,
+                                          std::make_index_sequence<TWO_ONE_ONE - THREE_ONE>());
+    steps_from<P, W, T, WOVEN, TWO_ONE_ONE>(from, present, sum,
+                                            std::make_index_sequence<ONES - TWO_ONE_ONE>());
+    steps_from<P, W, T, WOVEN, ONES>(from, present, sum, std::make_index_sequence<PATTERNS - ONES>());
 }
 
 template <int P, int T, int WOVEN = 1> void multiply(const Product &job) {
@@ -86,7 +99,7 @@ template <int P, int T, int WOVEN = 1> void multiply(const Product &job) {
             vec sum[4][T * W] = {};
             all_steps<P, W, T, WOVEN>({reinterpret_cast<const char *>(job.panel + offset), counts, index,
                                        weights + block.weight, job.across, steps.slice},
-                                      block.present, sum, std::make_index_sequence<PATTERNS>());
+                                      block.present, sum);
             if (job.before)  // added last: short sums lose less than one long one
                 SP_UNROLL for (int row = 0; row < 4; row++)
                     SP_UNROLL for (int k = 0; k < W; k++)

@@ -36,7 +36,7 @@ constexpr int PATTERN[PATTERNS][4] = {
     {3, 4, 8},   {5, 2, 8},   {9, 2, 4},  {6, 1, 8},   {10, 1, 4},  {12, 1, 2},
     {1, 2, 4, 8}, {1, 2, 4}, {1, 2}, {1}};
 // Where patterns of a kind begin.
-enum { FOUR, THREE_ONE = 10, THREES = 14, TWO_ONE_ONE = 15, ONES = 21 };
+enum { FOUR, TWO_TWO, THREE_ONE = 10, THREES = 14, TWO_ONE_ONE = 15, ONES = 21 };
 
 // Four rows, and where their numbers of steps, followed by their inputs, and their weights begin.
 struct RowBlock {

@@ -195,13 +195,14 @@ template <int FY, int FX> class Winograd {
                 d[r * NX + c] = load_pixel<PLAIN>(plane, reach[r * NX + c], part);
             transform_in<FY>(d + c, e + c, NX);
         }
-        SP_UNROLL for (int r = 0; r < NY; r++) transform_in<FX>(e + r * NX, d + r * NX, 1);
-        if (WEAVES && woven_ == 4)
-            store_woven<4>(d, out);
-        else if (WEAVES && woven_ == 2)
-            store_woven<2>(d, out);
-        else
-            store_woven<1>(d, out);
+        // Row by row, so that a machine of few registers need not put the others aside.
+        SP_UNROLL for (int r = 0; r < NY; r++) {
+            transform_in<FX>(e + r * NX, d + r * NX, 1);
+            if (!WEAVES || woven_ == 1)
+                SP_UNROLL for (int t = r * NX; t < (r + 1) * NX; t++) store(out + t * stride_, d[t]);
+        }
+        if (WEAVES && woven_ == 4) store_woven<4>(d, out);
+        if (WEAVES && woven_ == 2) store_woven<2>(d, out);
     }
 
     // All slices of a vector of tiles, N of them side by side.
@@ -246,13 +247,13 @@ template <int FY, int FX> class Winograd {
 
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
         vec m[SLICES], e[FY * NX], out[FY * FX];
-        if (WEAVES && woven_ == 4)
-            load_woven<4>(product, m);
-        else if (WEAVES && woven_ == 2)
-            load_woven<2>(product, m);
-        else
-            load_woven<1>(product, m);
-        SP_UNROLL for (int c = 0; c < NX; c++) transform_out<FY>(m + c, NX, e + c, NX);
+        const bool woven = WEAVES && woven_ > 1;
+        if (woven) woven_ == 4 ? load_woven<4>(product, m) : load_woven<2>(product, m);
+        SP_UNROLL for (int c = 0; c < NX; c++) {
+            if (!woven)
+                SP_UNROLL for (int t = c; t < SLICES; t += NX) m[t] = load(product + t * stride_);
+            transform_out<FY>(m + c, NX, e + c, NX);
+        }
         SP_UNROLL for (int r = 0; r < FY; r++) transform_out<FX>(e + r * NX, 1, out + r * FX, 1);
         if constexpr (FY > 1 && FX > 1)
             if (finish_.pool == 2) {

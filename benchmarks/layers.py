@@ -27,6 +27,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from sparsepath.deploy.kernels import RELU, Conv, Method, isas
+from sparsepath.deploy.plan import TILES
 from sparsepath.deploy.program import Program
 from sparsepath.storage import write_json
 
@@ -134,7 +135,10 @@ class Ours:
         self.program = Program(group=choice.group)
         maps = self.program.enter(self.program.input(x.shape[1:]), grid=choice.grid)
         for weight, bias in weights:
-            conv = Conv(weight, bias, padding=layer.padding, method=choice.method)
+            # One vector of tiles and panels of two are woven (native/winograd.cpp).
+            one = len(x) == 1 and layer.size <= 4 * TILES.get(choice.method, 0)
+            woven = 4 if one else 2 if choice.panel == 2 else 0
+            conv = Conv(weight, bias, padding=layer.padding, method=choice.method, woven=woven)
             maps = self.program.conv(maps, conv, clamp=RELU, panel=choice.panel)
         self.program.output(self.program.leave(maps))
         self.bytes_per_kept = (conv.bytes - 4 * conv.out_channels) / (4 * conv.kept)

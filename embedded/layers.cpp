@@ -57,6 +57,7 @@ Perhaps conv_in_lanes(Machine &machine, const Node &node, Value &x, Ending &endi
                           {},
                           {},
                           method,
+                          0,
                           0};
         pair(spec.kernel, w.kernel);
         pair(spec.stride, w.stride);

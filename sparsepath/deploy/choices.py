@@ -6,14 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sparsepath.deploy.graph import Node
-from sparsepath.deploy.kernels import Conv, Linear
+from sparsepath.deploy.kernels import Conv, Linear, usual_isa
 
 Method = Literal[
-    "winograd4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
+    "winograd4", "woven4", "winograd2", "direct", "depthwise", "linear", "rows", "native", "torch"
 ]  # fmt: skip
 # A direct convolution reads its columns set by set, each with all filters. Few vectors leave room
 # in the first cache for more columns, and a short run of steps costs more than its work.
 COLUMNS = {1: 800, 2: 400}
+# Winograd makes a vector of tiles from so many vectors of pixels. Where that is all, four slices
+# are woven (native/winograd.cpp); with "woven4" two are, in panels of two vectors of tiles.
+TILE = {"winograd4": 16, "winograd2": 4}
+# Narrower vectors make more of them, and gain nothing.
+WIDE = "avx512"
 
 
 @dataclass(frozen=True)
@@ -40,16 +45,18 @@ class Weights:
 
     def __init__(self) -> None:
         """Nothing is packed before it is asked for."""
-        self._packed: dict[tuple[str, Method, int], Conv | Linear] = {}
+        self._packed: dict[tuple[str, Method, int, int], Conv | Linear] = {}
         self._lock = threading.Lock()
 
     def of(self, node: Node, method: Method, vectors: int) -> Conv | Linear:
         """A layer's weights for a method, on maps of so many vectors a channel."""
         with self._lock:
             columns = COLUMNS.get(vectors, 0) if method == "direct" else 0
-            key = (node.name, method, columns)
+            one = vectors <= TILE.get(method, 0) and usual_isa() == WIDE
+            woven = 2 if method == "woven4" else 4 if one else 0
+            key = (node.name, method, columns, woven)
             if key not in self._packed:
-                self._packed[key] = _packed(node, method, columns)
+                self._packed[key] = _packed(node, method, columns=columns, woven=woven)
             return self._packed[key]
 
     def forget_all_but(self, *plans: Mapping[str, Choice]) -> None:
@@ -64,12 +71,13 @@ class Weights:
         return sum(packed.bytes for packed in self._packed.values())
 
 
-def _packed(node: Node, method: Method, columns: int) -> Conv | Linear:
+def _packed(node: Node, method: Method, *, columns: int, woven: int) -> Conv | Linear:
     weight, bias = node.arrays["weight"], node.arrays.get("bias")
     if node.op == "linear":
         return Linear(weight, bias, few=method == "rows")
     shape: Mapping[str, Any] = {
         key: node.attributes[key] for key in ("stride", "padding", "dilation", "groups")
     }
-    assert method in ("winograd4", "winograd2", "direct", "depthwise")
-    return Conv(weight, bias, method=method, columns=columns, **shape)
+    own = "winograd4" if method == "woven4" else method
+    assert own in ("winograd4", "winograd2", "direct", "depthwise")
+    return Conv(weight, bias, method=own, columns=columns, woven=woven, **shape)

@@ -28,6 +28,7 @@ __all__ = [
     "available", "isas", "library", "why_missing",
 ]  # fmt: skip
 
+WEAVES = (0, 2, 4)
 Method = Literal["direct", "winograd2", "winograd4", "depthwise", "rows"]
 Pair = tuple[int, int]
 PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
@@ -41,6 +42,11 @@ RELU = (0.0, math.inf)
 RELU6 = (0.0, 6.0)
 
 
+def usual_isa() -> str:
+    """The instruction set of engines that are not told otherwise."""
+    return os.environ.get(ISA_VARIABLE) or isas()[0]
+
+
 class Engine:
     """Threads and an instruction set; it runs one program at a time."""
 
@@ -50,7 +56,7 @@ class Engine:
         if checked_count("threads", threads) > MOST_THREADS:
             raise BadInput(f"threads must be at most {MOST_THREADS}, not {threads}.")
         library()
-        wanted = isa or os.environ.get(ISA_VARIABLE) or isas()[0]
+        wanted = isa or usual_isa()
         if wanted not in isas():
             raise BadInput(
                 f"This machine does not run the instruction set {wanted!r}; it runs {isas()}."
@@ -110,10 +116,13 @@ class Conv(_Packed):
         groups: int = 1,
         method: Method = "direct",
         columns: int = 0,
+        woven: int = 0,
     ) -> None:
         """Pack weights of the shape (out, in / groups, height, width).
 
         A direct convolution takes `columns` (channel and tap) at a time, or as many as it likes.
+        Winograd of 3 x 3 kernels takes 4 `woven` slices of one vector of tiles at a time, 2 of
+        two, or one of more.
         """
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 4), _plain_bias(bias, len(weight))
@@ -121,11 +130,14 @@ class Conv(_Packed):
         self.kernel: Pair = (weight.shape[2], weight.shape[3])
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.method: Method = method
+        if woven not in WEAVES:
+            raise BadInput(f"woven must be one of {WEAVES}, not {woven!r}.")
         self._check()
         spec = CConvSpec(self.in_channels, self.out_channels, groups)
         for name in ("kernel", "stride", "padding", "dilation"):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
         spec.method, spec.columns = get_args(Method).index(method), columns
+        spec.woven = woven
         self._handle = self._library.sp_pack_conv(
             ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
         )

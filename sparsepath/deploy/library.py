@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from sparsepath.errors import BadInput
 
 ISA = Literal["avx512", "avx2", "portable"]
-VERSION = 2
+VERSION = 3
 
 
 class CLayout(Structure):
@@ -46,7 +46,7 @@ class CConvSpec(Structure):
     _fields_ = [
         *((name, c_int32) for name in ("in_channels", "out_channels", "groups")),
         *((name, c_int32 * 2) for name in ("kernel", "stride", "padding", "dilation")),
-        *((name, c_int32) for name in ("method", "columns")),
+        *((name, c_int32) for name in ("method", "columns", "woven")),
     ]
 
 

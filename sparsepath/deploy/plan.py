@@ -19,7 +19,7 @@ MANY = tuple(
     for group in groups
 )
 # Smaller tiles than these would be computed for nothing.
-TILES = {"winograd4": 4, "winograd2": 2}
+TILES = {"winograd4": 4, "woven4": 4, "winograd2": 2}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Planner:
         )
 
 
-def methods(node: Node) -> tuple[Method, ...]:
+def methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
     """The native methods that can run a node, the usual first."""
     if node.op == "linear":
         return ("linear", "rows")
@@ -79,16 +79,19 @@ def methods(node: Node) -> tuple[Method, ...]:
     groups = cast(int, attributes["groups"])
     height, width = weight.shape[2:]
     stride, dilation = (cast(tuple[int, int], attributes[k]) for k in ("stride", "dilation"))
-    return Conv.methods(
+    able = Conv.methods(
         (height, width), stride, dilation, (weight.shape[1] * groups, len(weight), groups)
     )
+    if "winograd2" not in able or lanes in ONE:
+        return able
+    return (able[0], "woven4", *able[1:])
 
 
 def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
     why = fits(node, shapes)
     if why is not None:
         return Choice("torch", why)
-    able = methods(node)
+    able = methods(node, lanes)
     if lanes in ONE and "rows" in able:
         return Choice("rows", "by rule")
     if "winograd4" in able:

@@ -101,7 +101,7 @@ def _work(node: Node, method: str, macs: int) -> int:
     weight = node.arrays.get("weight")
     if weight is None or macs == 0 or method == "torch":
         return macs
-    side = {"winograd4": 4, "winograd2": 2}.get(method)
+    side = {"winograd4": 4, "woven4": 4, "winograd2": 2}.get(method)
     if side is None:
         return round(macs * (weight != 0).double().mean().item())
     kept = (weight != 0).flatten(2).any(-1).double().mean().item()

@@ -75,16 +75,17 @@ class Tuner:
     def _fastest(self, node: Node, rule: Choice, lanes: Lanes) -> Choice:
         if rule.method == "torch" or node.op not in ("conv", "linear"):
             return rule
+        able = methods(node, lanes)
         seconds, way = layer_seconds(
             node,
             self.shapes[node.inputs[0]][1:],
-            methods=methods(node),
+            methods=able,
             lanes=lanes,
             weights=self.planner.weights,
             threads=self.planner.threads,
             times=self.times,
         )
-        best = min(methods(node), key=lambda method: seconds[method])
+        best = min(able, key=lambda method: seconds[method])
         if seconds["torch"] + way < GAIN * seconds[best]:
             best = "torch"
         per_image = {name: x / lanes.group for name, x in seconds.items()}
@@ -96,11 +97,11 @@ class Tuner:
         few = [x[: max(FEW, plan.lanes.group)] for x in self.example]
         kinds: dict[str, list[Node]] = {}
         for node in self.planner.graph:
-            able = methods(node)
+            able = methods(node, plan.lanes)
             if plan.choices[node.name].method in able and len(able) > 1:
                 kinds.setdefault(described(node, self.shapes[node.inputs[0]][1:]), []).append(node)
         for kind, nodes in kinds.items():
-            plans = {method: _with(plan, nodes, method) for method in methods(nodes[0])}
+            plans = {method: _with(plan, nodes, method) for method in methods(nodes[0], plan.lanes)}
             works: dict[str, Work] = {m: self._work(x, few) for m, x in plans.items()}
             seconds = self._seconds(f"{kind} in {_digest(plan)}", works)
             plan = plans[min(plans, key=lambda method: seconds[method])]

@@ -98,12 +98,14 @@ void window(const int32_t *size, const int32_t *stride, const int32_t *padding, 
 void test_convolution() {
     const int grids[] = {1, 2, 4}, method = roll(0, 3), grid = grids[roll(0, 2)];
     sp_conv_spec s{roll(1, 9), roll(1, 9), 1, {roll(1, 4), roll(1, 4)}, {roll(1, 2), roll(1, 2)},
-                   {roll(0, 2), roll(0, 2)}, {roll(1, 2), roll(1, 2)}, method, 0};
+                   {roll(0, 2), roll(0, 2)}, {roll(1, 2), roll(1, 2)}, method, 0, 2 * roll(0, 2)};
     if (method == SP_WINOGRAD2 || method == SP_WINOGRAD4)
         for (int d = 0; d < 2; d++) s.kernel[d] = 3, s.stride[d] = s.dilation[d] = 1;
     if (method == SP_WINOGRAD4 && roll(0, 2) == 0) s.kernel[roll(0, 1)] = 1;
     if (method == SP_DEPTHWISE) s.groups = s.in_channels, s.out_channels = s.in_channels * roll(1, 2);
-    const int height = roll(s.kernel[0] * 2, 17), width = roll(s.kernel[1] * 2, 17), batch = roll(1, 18);
+    const bool small = roll(0, 1);  // so small that threads share out the parts of a panel
+    const int most = small ? 8 : 17, batch = roll(1, small ? 3 : 18);
+    const int height = roll(s.kernel[0] * 2, most), width = roll(s.kernel[1] * 2, most);
     int after[2];
     for (int d = 0; d < 2; d++)
         after[d] = ((d ? width : height) + 2 * s.padding[d] - s.dilation[d] * (s.kernel[d] - 1) - 1) / s.stride[d] + 1;
@@ -159,8 +161,8 @@ void test_chain() {
     const int grids[] = {1, 2, 4}, grid = grids[roll(0, 2)], height = 2 * roll(1, 7), width = 2 * roll(1, 7);
     const int batch = roll(1, 18), in = roll(1, 5), between = roll(1, 9), out = roll(1, 9);
     const std::vector<float> x = normals(size_t(batch) * in * height * width);
-    const sp_conv_spec head{in, between, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, SP_DIRECT, roll(0, 20)};
-    const sp_conv_spec tail{between, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, SP_DIRECT, roll(0, 4)};
+    const sp_conv_spec head{in, between, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, SP_DIRECT, roll(0, 20), 0};
+    const sp_conv_spec tail{between, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, SP_DIRECT, roll(0, 4), 0};
     std::vector<float> first = normals(size_t(between) * in * 9), second = normals(size_t(out) * between);
     for (auto *weight : {&first, &second})
         for (float &w : *weight) w = roll(0, 1) ? w : 0;

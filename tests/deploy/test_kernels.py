@@ -19,6 +19,7 @@ EPS = torch.finfo(torch.float32).eps
 LIMIT = {"winograd4": 1e-4, "winograd2": 1e-5}
 CLAMPS = st.sampled_from([NO_CLAMP, RELU, RELU6])
 GRIDS = st.sampled_from([1, 2, 4])
+WEAVES = st.sampled_from([0, 2, 4])
 PATTERNS = [
     "none zero",
     "all zero",
@@ -82,12 +83,14 @@ def convolutions(draw, methods=("direct", "winograd2", "winograd4", "depthwise")
     return x, weight, bias, options, method
 
 
-def run_conv(x, weight, bias, options, method, *, grid, clamp=NO_CLAMP, pool=False, panel=0, **how):
+def run_conv(
+    x, weight, bias, options, method, *,
+    grid, clamp=NO_CLAMP, pool=False, panel=0, woven=0, **how,
+):  # fmt: skip
     program = Program(**how)
     maps = program.enter(program.input(x.shape[1:]), grid=grid)
-    maps = program.conv(
-        maps, Conv(weight, bias, **options, method=method), clamp=clamp, pool=pool, panel=panel
-    )
+    conv = Conv(weight, bias, **options, method=method, woven=woven)
+    maps = program.conv(maps, conv, clamp=clamp, pool=pool, panel=panel)
     program.output(program.leave(maps))
     (y,) = program.run([x])
     return y
@@ -111,8 +114,9 @@ def limit_of(method, x, weight, bias, exact, function):
     st.integers(1, 3),
     st.integers(0, 2),
     st.sampled_from([7, 16]),
+    WEAVES,
 )
-def test_a_convolution_equals_torchs(case, grid, clamp, pool, panel, threads, isa, group):
+def test_a_convolution_equals_torchs(case, grid, clamp, pool, panel, threads, isa, group, woven):
     x, weight, bias, options, method = case
     exact = nn.functional.conv2d(x.double(), weight.double(), bias.double(), **options)
     assume(not pool or min(exact.shape[2:]) >= 2)
@@ -123,7 +127,7 @@ def test_a_convolution_equals_torchs(case, grid, clamp, pool, panel, threads, is
         expected = nn.functional.max_pool2d(expected, 2)
     y = run_conv(
         *case, grid=grid, clamp=clamp, pool=pool, panel=panel,
-        threads=threads, isa=isas()[isa % len(isas())], group=group,
+        threads=threads, isa=isas()[isa % len(isas())], group=group, woven=woven,
     )  # fmt: skip
     assert y.shape == expected.shape
     assert float((y - expected).abs().max()) <= limit
@@ -134,7 +138,8 @@ def test_a_convolution_equals_torchs(case, grid, clamp, pool, panel, threads, is
     ("method", "kernel"),
     [("direct", 1), ("direct", 3), ("direct", 5), ("winograd2", 3), ("winograd4", 3)],
 )
-def test_a_layer_of_real_size_is_as_exact_as_promised(method, kernel, isa):
+@pytest.mark.parametrize("woven", [0, 2, 4])
+def test_a_layer_of_real_size_is_as_exact_as_promised(method, kernel, woven, isa):
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(64, 96, kernel, kernel, generator=generator)
     weight *= pattern_of("kernels", weight, generator)
@@ -144,31 +149,37 @@ def test_a_layer_of_real_size_is_as_exact_as_promised(method, kernel, isa):
     error = lambda y: float((y - exact).abs().max() / exact.abs().max())
     plain = nn.functional.conv2d(x, weight, bias, **options)
     limit = LIMIT.get(method, 2 * error(plain) + 4 * EPS)
-    assert error(run_conv(x, weight, bias, options, method, grid=4, isa=isa)) <= limit
+    y = run_conv(x, weight, bias, options, method, grid=4, woven=woven, isa=isa)
+    assert error(y) <= limit
 
 
 @FEW
-@given(convolutions(), GRIDS, st.integers(2, 4))
-def test_threads_change_no_bit(case, grid, threads):
-    assert torch.equal(run_conv(*case, grid=grid, threads=threads), run_conv(*case, grid=grid))
+@given(convolutions(), GRIDS, st.integers(2, 4), WEAVES)
+def test_threads_change_no_bit(case, grid, threads, woven):
+    several = run_conv(*case, grid=grid, threads=threads, woven=woven)
+    assert torch.equal(several, run_conv(*case, grid=grid, woven=woven))
 
 
 @pytest.mark.parametrize("method", ["winograd4", "winograd2"])
 @pytest.mark.parametrize("panel", [1, 2, 3])
 @pytest.mark.parametrize("threads", [2, 3, 4])
-def test_threads_part_no_slices_that_are_multiplied_together(method, panel, threads):
+@pytest.mark.parametrize("woven", [0, 2, 4])
+def test_threads_part_no_slices_that_are_multiplied_together(method, panel, threads, woven):
     """A slice alone sums in another order than beside others, so no number may part them."""
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(5, 9, 3, 3, generator=generator), torch.zeros(5)
     x = torch.randn(2, 9, 7, 6, generator=generator)
     case = (x, weight, bias, {"padding": (1, 1)}, method)
-    several = run_conv(*case, grid=1, panel=panel, threads=threads)
-    assert torch.equal(several, run_conv(*case, grid=1, panel=panel))
+    several = run_conv(*case, grid=1, panel=panel, threads=threads, woven=woven)
+    assert torch.equal(several, run_conv(*case, grid=1, panel=panel, woven=woven))
 
 
 @FEW
-@given(convolutions(), GRIDS, st.sampled_from([math.inf, -math.inf, math.nan]), st.data())
-def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value, data):
+@given(
+    convolutions(), GRIDS, st.sampled_from([math.inf, -math.inf, math.nan]), WEAVES,
+    st.data(),
+)  # fmt: skip
+def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value, woven, data):
     x, weight, bias, options, method = case
     n, c, h, w = (data.draw(st.integers(0, size - 1)) for size in x.shape)
     seen = torch.zeros_like(x)
@@ -176,7 +187,7 @@ def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value
     reads = nn.functional.conv2d(seen, (weight != 0).float(), **options) > 0
     x = x.clone()
     x[n, c, h, w] = value
-    finite = run_conv(x, weight, bias, options, method, grid=grid).isfinite()
+    finite = run_conv(x, weight, bias, options, method, grid=grid, woven=woven).isfinite()
     assert not finite[reads].any()
     if not method.startswith("winograd"):
         assert finite[~reads].all()
@@ -184,8 +195,8 @@ def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value
         assert finite[torch.arange(len(x)) != n].all()
 
 
-def test_a_step_with_a_hole_reads_no_other_input():
-    """Rows of unequal length are packed with holes: a hole must not read what is not finite."""
+def test_rows_of_unequal_length_read_no_other_input():
+    """What a row has more than its neighbours must not reach them if it is not finite."""
     weight = torch.zeros(4, 9, 1, 1)
     weight[0] = 1
     weight[1:, 8] = 1
@@ -322,6 +333,19 @@ def test_a_linear_layer_equals_torchs(batch, into, out, pattern, clamp, threads,
     exact = x.double() @ weight.double().T + bias.double()
     limit = limit_of("direct", x, weight, bias, exact, nn.functional.linear)
     assert float((y - exact.clamp(*clamp)).abs().max()) <= limit
+
+
+@FEW
+@given(st.integers(1, 150), st.integers(1, 900), st.integers(1, 40), st.integers(2, 4))
+def test_threads_change_no_bit_of_a_linear_layer(batch, into, out, threads):
+    generator = torch.Generator().manual_seed(batch)
+    linear = Linear(torch.randn(out, into, generator=generator))
+    x, found = torch.randn(batch, into, generator=generator), []
+    for count in (1, threads):
+        program = Program(threads=count, group=batch)
+        program.output(program.linear(program.input((into,)), linear))
+        found += program.run([x])
+    assert torch.equal(*found)
 
 
 def test_producers_may_write_side_by_side_into_one_buffer():

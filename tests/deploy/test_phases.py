@@ -126,7 +126,7 @@ def test_a_linear_layer_on_few_images_equals_torchs(inputs, outputs, batch, zero
     assert float((y - expected).abs().max()) <= float(limit)
 
 
-@pytest.mark.parametrize("channels", [64, 128, 192])
+@pytest.mark.parametrize("channels", [16, 32, 64, 128, 192])
 @pytest.mark.parametrize("zero", [0.0, 0.34, 0.5, 0.8, 0.9])
 def test_packed_winograd_weights_stay_within_their_limit(channels, zero):
     generator = torch.Generator().manual_seed(0)

@@ -1,5 +1,6 @@
 """On trained weights: every layer of the reproduction's networks by every method, and the whole."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -49,14 +50,15 @@ def layers(network, images):
     return found
 
 
-def by_our_kernels(layer, x, method, *, grid):
+def by_our_kernels(layer, x, method, *, grid, woven):
     program = Program()
     given = program.input(x.shape[1:])
     if isinstance(layer, nn.Linear):
         linear = Linear(layer.weight, layer.bias, few=method == "rows")
         program.output(program.linear(given, linear))
     else:
-        conv = Conv(layer.weight, layer.bias, padding=layer.padding, method=method)
+        options = {"padding": layer.padding, "method": method, "woven": woven}
+        conv = Conv(layer.weight, layer.bias, **options)
         program.output(program.leave(program.conv(program.enter(given, grid=grid), conv)))
     (y,) = program.run([x])
     return y
@@ -80,10 +82,11 @@ def test_every_layer_of_a_trained_network_is_as_exact_as_promised(name):
         layer.float()
         for method in methods(layer):
             limit = LIMIT.get(method, 2 * torchs + 4 * EPS)
-            for grid in (1, 4):
-                y = by_our_kernels(layer, x, method, grid=grid)
+            weaves = (0, 2, 4) if method.startswith("winograd") else (0,)
+            for grid, woven in product((1, 4), weaves):
+                y = by_our_kernels(layer, x, method, grid=grid, woven=woven)
                 error = float((y - exact).abs().max()) / largest
-                assert error <= limit, (layer_name, method, grid)
+                assert error <= limit, (layer_name, method, grid, woven)
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -26,7 +26,7 @@ sp_weights *sp_pack_conv(const sp_conv_spec *spec, const float *weight, const fl
 
 sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias,
                            int32_t method) {
-    const sp_conv_spec spec{in, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, method, 0};
+    const sp_conv_spec spec{in, out, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, method, 0, 0};
     return sp_pack_conv(&spec, weight, bias);
 }
 

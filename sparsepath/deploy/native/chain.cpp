@@ -32,12 +32,12 @@ const float *Chain::run(const float *maps, float *scratch, float *out, size_t st
     const size_t line = size_t(P) * LANES;
     for (int k = 0; k < count_; k++) {
         const sp_weights &weights = weights_of(first_[k]);
-        const Ending ending{weights.bias.data(), first_[k].lower, first_[k].upper, weights.spec.out_channels};
+        const Ending ending{weights.bias.data(), first_[k].lower, first_[k].upper, weights.spec.out_channels,
+                            out && first_[k].pool == 2};
         float *products = scratch + sizes.panel + k % 2 * sizes.products;
         for (const Steps &set : weights.sets) {
             for (size_t column = 0; column < set.columns.size(); column++)
                 std::memcpy(scratch + column * line, maps + set.columns[column] * line, line * sizeof(float));
-            std::memset(scratch + set.columns.size() * line, 0, line * sizeof(float));
             const bool first = &set == &weights.sets.front(), last = &set == &weights.sets.back();
             const bool leaves = last && out && k == count_ - 1;
             team_.each(parts, [&](int part, int) {

@@ -4,7 +4,7 @@
 // A column of the matrix is a (channel, tap) pair; 1x1 convolution is the case of one tap. Columns come
 // in sets whose panel fits into the first cache; their products add up. 1x1 convolutions that follow at
 // once are made of each panel's products before the next panel begins (chain.h). Where the result is
-// pooled, a panel is four pixels that become one.
+// pooled, a panel is four pixels that become one, if possible before they leave the registers.
 #include "chain.h"
 #include "multiply.h"
 
@@ -16,9 +16,10 @@ class Direct {
     Direct(const Bench &bench, const sp_call &call, int panel, const View &source, const View &target)
         : P(panel), bench_(bench), weights_(*static_cast<const sp_weights *>(call.weights)),
           chain_(bench.team, call, panel), source_(source), target_(target),
-          ending_{weights_.bias.data(), call.lower, call.upper, weights_.spec.out_channels},
           own_(scratch_floats(weights_, P)), each_(own_ + Chain::floats(call, P)),
-          pool_((&call)[call.tails].pool), made_(unpooled(target.layout, pool_)),
+          pool_((&call)[call.tails].pool),
+          ending_{weights_.bias.data(), call.lower, call.upper, weights_.spec.out_channels, pooled_at_once()},
+          made_(unpooled(target.layout, pool_)),
           positions_(positions(made_)), total_(vectors(made_, bench.batch) * positions_),
           windows_(source.layout, made_, weights_.spec.kernel, weights_.spec.stride,
                    weights_.spec.padding, weights_.spec.dilation) {}
@@ -58,9 +59,9 @@ class Direct {
     const sp_weights &weights_;
     const Chain chain_;
     View source_, target_;
-    const Ending ending_;
     const size_t own_, each_;  // floats of one thread's scratch memory, without and with the chain's
     const int pool_;
+    const Ending ending_;
     const sp_layout made_;  // the layout before pooling
     int positions_, total_;
     Windows windows_;
@@ -69,6 +70,9 @@ class Direct {
         layout.tile_height *= pool, layout.tile_width *= pool;
         return layout;
     }
+
+    // A chain pools by itself.
+    bool pooled_at_once() const { return POOLS && pool_ == 2 && chain_.empty(); }
 
     // The position of an item: in rows, or four by four in squares.
     int position(int item) const {
@@ -107,8 +111,6 @@ class Direct {
         bool run[MOST_TAPS] = {};
         for (int tap = 0; side_by_side(panel) && tap < std::min(windows_.taps, MOST_TAPS); tap++)
             run[tap] = side_by_side(panel, tap);
-        if (last == int(set.columns.size()))  // behind the last column: zeros
-            std::memset(scratch + size_t(last) * P * LANES, 0, sizeof(float) * P * LANES);
         int vector[MOST_VECTORS], at[MOST_VECTORS];  // divisions are slow, and there are many columns
         for (int p = 0; p < here; p++) vector[p] = (item + p) / positions_, at[p] = position(item + p);
         int channel = first < last ? set.columns[first] / windows_.taps : 0;
@@ -130,9 +132,12 @@ class Direct {
         }
     }
 
+    // Whether the products of a panel can be written to their target at once.
+    bool leaves(int panel) const { return pool_ == 1 ? side_by_side(panel) : POOLS; }
+
     float *target_of(int panel) const {
-        const int item = panel * P;
-        return target_.at(item / positions_, 0) + size_t(item % positions_) * LANES;
+        const int item = panel * P, pixels = pool_ * pool_;
+        return target_.at(item / positions_, 0) + size_t(item % positions_ / pixels) * LANES;
     }
 
     // Products of the last columns go straight to the target if they can.
@@ -141,7 +146,7 @@ class Direct {
         float *products = this->products(scratch);
         const float *before = &set == &weights_.sets.front() ? nullptr : products;
         const Ending *ending = &set == &weights_.sets.back() ? &ending_ : nullptr;
-        const bool leaves = ending && chain_.empty() && side_by_side(panel);
+        const bool leaves = ending && chain_.empty() && this->leaves(panel);
         multiply(P, {&set, 0, 1, first, last, scratch, before, leaves ? target_of(panel) : products,
                      leaves ? target_.plane : size_t(P) * LANES, ending, 0, nullptr, 0});
     }
@@ -149,11 +154,12 @@ class Direct {
     // Bring the products through the chain and to the target, as far as they are not there.
     void finish(int panel, float *scratch, int parts) const {
         const float *products = this->products(scratch);
-        float *out = side_by_side(panel) ? target_of(panel) : nullptr;
+        float *out = leaves(panel) ? target_of(panel) : nullptr;
         if (!chain_.empty()) products = chain_.run(products, scratch + own_, out, target_.plane, parts);
+        if (out) return;
         if (pool_ == 2)
             gather(panel, products);
-        else if (!out)
+        else
             scatter(panel, products);
     }
 

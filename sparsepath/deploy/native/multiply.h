@@ -14,11 +14,19 @@ struct Ending {
     const float *bias;
     float lower, upper;
     int rows;
+    bool pool;  // of a row's four vectors only the maximum is stored
 };
+// Whether a row's four vectors are in registers at once, so that `pool` can be obeyed.
+constexpr bool POOLS = WIDTH == LANES;
 
 // A panel of one or two vectors leaves accumulators unused, and each step little to do: the same step
 // is then made in several slices at once. They share the pattern, so a loop's end is met once for all.
 constexpr int slices_together(int P) { return P <= 2 ? 4 / P : 1; }
+
+// Or slices are woven: four of them with one vector each, or two with two, make four vectors in which
+// the numbers of the slices lie side by side. A weight is then a number for each of these slices, and
+// serves four vectors.
+constexpr int WOVEN_VECTORS = 4;
 
 // Blocks first .. last - 1 of one slice, or of `slices` of them, which is 1 or slices_together(P).
 struct Product {
@@ -34,7 +42,7 @@ struct Product {
     size_t next_lines;
 };
 
-// For a panel of 1, 2, 3, 4 or 6 vectors.
+// For a panel of 1, 2, 3, 4 or 6 vectors; of four, if the steps are woven.
 void multiply(int P, const Product &job);
 
 }  // namespace sparsepath

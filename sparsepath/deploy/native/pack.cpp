@@ -8,77 +8,74 @@
 namespace sparsepath {
 namespace {
 
-constexpr int NONE = -1;
 using Step = std::array<int, 4>;  // the columns of a step, one per mask of its pattern
 
-// Puts the inputs of four rows together into steps.
+// Puts the inputs of four rows together into steps; no row may want more than the one before it.
 class Partition {
   public:
     std::vector<Step> steps[PATTERNS];
 
-    void add(int mask, int column) { wanted_[mask].push_back(column); }
+    void add(int mask, int column) {
+        wanted_[mask].push_back(column);
+        for (int row = 0; row < 4; row++) left_[row] += mask >> row & 1;
+    }
 
     void partition() {
-        while (!wanted_[15].empty()) steps[0].push_back({take(15)});
-        for (int pattern = 1; pattern <= 4; pattern++)  // three rows and the fourth
-            whole(pattern, 2);
-        for (int pattern = 1; pattern <= 4; pattern++)
-            while (!wanted_[PATTERN[pattern][0]].empty()) {
-                const int three = take(PATTERN[pattern][0]);
-                steps[pattern].push_back({three, single(PATTERN[pattern][1])});
+        for (int pattern = FOUR; pattern < TWO_ONE_ONE; pattern++) whole(pattern);
+        for (int pattern = TWO_ONE_ONE; pattern < ONES; pattern++) led(pattern);
+        for (int pattern = THREE_ONE; pattern < THREES; pattern++) led(pattern);
+        for (int rows = 4; rows > 0; rows--)  // one by one, and the last rows run out first
+            while (left_[rows - 1] > 0) {
+                Step step{};
+                for (int row = 0; row < rows; row++) step[row] = single(1 << row);
+                steps[ONES + 4 - rows].push_back(step);
             }
-        for (int pattern = 5; pattern <= 7; pattern++) whole(pattern, 2);
-        for (int pattern = 8; pattern <= 13; pattern++)  // two rows and one and one
-            while (!wanted_[PATTERN[pattern][0]].empty()) {
-                const int two = take(PATTERN[pattern][0]);
-                const int third = single(PATTERN[pattern][1]);
-                steps[pattern].push_back({two, third, single(PATTERN[pattern][2])});
-            }
-        while (true) {
-            Step step;
-            bool any = false;
-            for (int row = 0; row < 4; row++) {
-                step[row] = single(1 << row);
-                any |= step[row] != NONE;
-            }
-            if (!any) break;
-            steps[14].push_back(step);
-        }
         for (auto &same : steps)  // in memory order
             std::sort(same.begin(), same.end());
     }
 
   private:
     std::vector<int> wanted_[16];
+    int left_[4] = {};  // the weights of each row that are in no step yet
 
     int take(int mask) {
         const int column = wanted_[mask].back();
         wanted_[mask].pop_back();
+        for (int row = 0; row < 4; row++) left_[row] -= mask >> row & 1;
         return column;
     }
 
     // Steps whose masks are all there as they are.
-    void whole(int pattern, int masks) {
-        const int *mask = PATTERN[pattern];
-        while (std::all_of(mask, mask + masks, [&](int m) { return !wanted_[m].empty(); })) {
+    void whole(int pattern) {
+        const int *mask = PATTERN[pattern], *end = std::find(mask, mask + 4, 0);
+        while (std::all_of(mask, end, [&](int m) { return !wanted_[m].empty(); })) {
             Step step{};
-            for (int k = 0; k < masks; k++) step[k] = take(mask[k]);
+            std::transform(mask, end, step.begin(), [&](int m) { return take(m); });
             steps[pattern].push_back(step);
         }
     }
 
-    // An input for one row: one that only this row wants, or else one torn from a smallest mask
-    // (a second load costs less than a step with a hole).
+    // Steps whose first mask is there, as long as the other rows have anything left.
+    void led(int pattern) {
+        const int *mask = PATTERN[pattern], *end = std::find(mask, mask + 4, 0);
+        while (!wanted_[mask[0]].empty() && left_[3] > 0) {
+            Step step{take(mask[0])};
+            std::transform(mask + 1, end, step.begin() + 1, [&](int m) { return single(m); });
+            steps[pattern].push_back(step);
+        }
+    }
+
+    // An input for one row: one that only this row wants, or else one torn from a smallest mask, which
+    // is then loaded twice.
     int single(int bit) {
-        if (!wanted_[bit].empty()) return take(bit);
-        for (int size = 2; size <= 3; size++)
+        for (int size = 1; size <= 3; size++)
             for (int mask = 1; mask < 15; mask++)
                 if ((mask & bit) && __builtin_popcount(mask) == size && !wanted_[mask].empty()) {
                     const int column = take(mask);
-                    wanted_[mask & ~bit].push_back(column);
+                    if (mask != bit) add(mask & ~bit, column);
                     return column;
                 }
-        return NONE;
+        return 0;  // never: the row has something left
     }
 };
 
@@ -86,18 +83,29 @@ class Packer {
   public:
     Packer(const Matrix &matrix, std::vector<int32_t> columns) : matrix_(matrix) {
         steps_.columns = std::move(columns);
-        slices_.resize(matrix.slices);
+        steps_.woven = matrix.woven;
+        slices_.resize(matrix.slices / matrix.woven);
         scratch_.resize(matrix.slices);
     }
 
     Steps packed() {
-        const std::vector<int> order = ordered_rows();
+        std::vector<int> length(matrix_.rows + 3, 0);
+        for (int row = 0; row < matrix_.rows; row++)
+            for (int column : steps_.columns) length[row] += kept(row, column);
+        const auto longer = [&](int a, int b) { return length[a] > length[b]; };
+        std::vector<int> order(matrix_.rows);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+            const int group_a = a / matrix_.rows_per_group, group_b = b / matrix_.rows_per_group;
+            return group_a != group_b ? group_a < group_b : longer(a, b);
+        });
         for (size_t first = 0; first < order.size(); first += 4) {
             RowBlock block{};
             for (size_t k = 0; k < 4; k++)
                 block.rows[k] = first + k < order.size()
                                     ? order[first + k]
                                     : matrix_.rows + static_cast<int>(first + k - order.size());
+            std::stable_sort(block.rows, block.rows + 4, longer);  // where two groups meet
             append(block);
         }
         steps_.slice = slices_[0].size();
@@ -118,18 +126,6 @@ class Packer {
         return row < matrix_.rows && matrix_.kept(row, column);
     }
 
-    std::vector<int> ordered_rows() const {
-        std::vector<int> count(matrix_.rows, 0), order(matrix_.rows);
-        for (int row = 0; row < matrix_.rows; row++)
-            for (int column : steps_.columns) count[row] += kept(row, column);
-        std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-            const int group_a = a / matrix_.rows_per_group, group_b = b / matrix_.rows_per_group;
-            return group_a != group_b ? group_a < group_b : count[a] > count[b];
-        });
-        return order;
-    }
-
     void append(RowBlock block) {
         Partition partition;
         for (size_t k = 0; k < steps_.columns.size(); k++) {
@@ -140,25 +136,24 @@ class Packer {
         partition.partition();
         block.index = static_cast<uint32_t>(steps_.index.size());
         block.weight = static_cast<uint32_t>(slices_[0].size());
-        for (int pattern = 0; pattern < PATTERNS; pattern++) {
-            block.counts[pattern] = static_cast<uint16_t>(partition.steps[pattern].size());
+        for (int pattern = 0; pattern < PATTERNS; pattern++)
+            if (const size_t count = partition.steps[pattern].size()) {
+                block.present |= 1u << pattern;
+                steps_.index.push_back(static_cast<uint16_t>(count));
+            }
+        for (int pattern = 0; pattern < PATTERNS; pattern++)
             for (const Step &step : partition.steps[pattern])
                 for (int k = 0; k < 4 && PATTERN[pattern][k]; k++)
                     append(block, PATTERN[pattern][k], step[k]);
-        }
         steps_.blocks.push_back(block);
     }
 
     void append(const RowBlock &block, int mask, int place) {
-        const size_t zeros = steps_.columns.size();
-        steps_.index.push_back(static_cast<uint16_t>(place == NONE ? zeros : place));
+        steps_.index.push_back(static_cast<uint16_t>(place));
         for (int row = 0; row < 4; row++) {
             if (!(mask >> row & 1)) continue;
-            if (place == NONE)
-                std::fill(scratch_.begin(), scratch_.end(), 0.0f);
-            else
-                matrix_.values(block.rows[row], steps_.columns[place], scratch_.data());
-            for (int t = 0; t < matrix_.slices; t++) slices_[t].push_back(scratch_[t]);
+            matrix_.values(block.rows[row], steps_.columns[place], scratch_.data());
+            for (int t = 0; t < matrix_.slices; t++) slices_[t / matrix_.woven].push_back(scratch_[t]);
         }
     }
 };

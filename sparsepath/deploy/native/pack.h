@@ -5,15 +5,19 @@
 // sparse matrix each input is wanted by some of the four rows only: its mask, four bits. Working mask
 // by mask leaves a single-row mask with one chain of additions, each waiting for the one before.
 //
-// Instead, masks are put together into steps that cover each of the four rows exactly once:
+// Instead, masks are put together into steps that cover each of the four rows equally often:
 //
-//     {1111}   {0111 1000} and 3 more   {0011 1100} and 2 more   {0011 0100 1000} and 5 more
-//     {0001 0010 0100 1000}
+//     once:   {1111}   {0011 1100} and 2 more   {0111 1000} and 3 more   {0011 0100 1000} and 5 more
+//             {0001 0010 0100 1000}
+//     twice:  {1110 1101 0011} and 5 more
+//     thrice: {0111 1011 1101 1110}
 //
-// so every step, whatever its pattern, makes one multiply-add for each row: four independent chains
-// and four weights read in order. There are 15 patterns, hence 15 tight loops per block of rows.
-// A step that lacks an input reads the panel's column of zeros (not another input: zero times
-// infinity is not zero). Rows are ordered by their number of weights, so that such steps are rare.
+// so every step, whatever its pattern, makes as many multiply-adds for each row: four independent
+// chains, and weights read in order. Loads are as scarce as multiply-adds, so an input should be loaded
+// once: with the patterns of several three-row masks hardly any has to be torn apart in a matrix of few
+// zeros. Rows are ordered by their number of weights, so that those of a block have about as many; what
+// the longer ones have left makes steps of the first three, two or one of the rows alone. With these
+// there are 25 patterns, hence 25 tight loops per block of rows.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,28 +25,36 @@
 
 namespace sparsepath {
 
-constexpr int PATTERNS = 15;
+constexpr int PATTERNS = 25;
 // The masks of each pattern's steps, in the order in which their inputs and weights are stored.
 constexpr int PATTERN[PATTERNS][4] = {
-    {15},      {14, 1},   {13, 2},   {11, 4},   {7, 8},    {3, 12},    {5, 10},   {6, 9},
-    {3, 4, 8}, {5, 2, 8}, {9, 2, 4}, {6, 1, 8}, {10, 1, 4}, {12, 1, 2}, {1, 2, 4, 8}};
+    {15},
+    {3, 12},     {5, 10},     {6, 9},
+    {14, 13, 3}, {14, 11, 5}, {14, 7, 9}, {13, 11, 6}, {13, 7, 10}, {11, 7, 12},
+    {14, 1},     {13, 2},     {11, 4},    {7, 8},
+    {7, 11, 13, 14},
+    {3, 4, 8},   {5, 2, 8},   {9, 2, 4},  {6, 1, 8},   {10, 1, 4},  {12, 1, 2},
+    {1, 2, 4, 8}, {1, 2, 4}, {1, 2}, {1}};
+// Where patterns of a kind begin.
+enum { FOUR, TWO_TWO, THREE_ONE = 10, THREES = 14, TWO_ONE_ONE = 15, ONES = 21 };
 
-// Four rows: how many steps of each pattern, and where their inputs and weights begin.
+// Four rows, and where their numbers of steps, followed by their inputs, and their weights begin.
 struct RowBlock {
-    int32_t rows[4];  // a row beyond the matrix is computed and thrown away
-    uint16_t counts[PATTERNS];
+    int32_t rows[4];   // a row beyond the matrix is computed and thrown away
+    uint32_t present;  // a bit for each pattern that has steps; only of these is the number stored
     uint32_t index, weight;
 };
 
 // A set of columns of the matrix, for all rows. The multiply wants them as one panel: column k of
-// the set at vector k, and a column of zeros behind the last.
-constexpr int MOST_PLACES = 65535;  // 16 bits name one, the column of zeros included
+// the set at vector k.
+constexpr int MOST_PLACES = 65535;  // 16 bits name one, and count the steps of a pattern
 struct Steps {
     std::vector<int32_t> columns;
     std::vector<RowBlock> blocks;
-    std::vector<uint16_t> index;  // the place of a column in the panel
-    std::vector<float> weight;    // one slice after the other
-    size_t slice = 0;             // weights of one slice
+    std::vector<uint16_t> index;  // of each block: how many steps, and the places of their columns
+    std::vector<float> weight;    // one slice after the other, or `woven` of them side by side
+    size_t slice = 0;             // weights of one slice, or of as many as are woven
+    int woven = 1;
 
     size_t bytes() const {
         return columns.size() * sizeof(int32_t) + blocks.size() * sizeof(RowBlock) +
@@ -56,6 +68,7 @@ struct Matrix {
     std::function<bool(int row, int column)> kept;
     std::function<void(int row, int column, float *values)> values;
     int rows_per_group;  // rows of different groups share no column
+    int woven;           // slices whose values lie side by side: 1, 2 or 4
 };
 
 // Pack the columns that any row keeps, in sets of at most `most` columns.

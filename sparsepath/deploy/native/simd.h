@@ -17,6 +17,7 @@ namespace sparsepath {
 
 #if defined(__AVX512F__)
 constexpr int WIDTH = 16, REGISTERS = 32;
+constexpr __mmask16 ALL_LANES = 0xFFFF;
 #elif defined(__AVX2__)
 constexpr int WIDTH = 8, REGISTERS = 16;
 #elif defined(__aarch64__)
@@ -37,6 +38,68 @@ SP_INLINE vec load_unaligned(const float *at) {
 }
 SP_INLINE void store(float *at, vec x) { *reinterpret_cast<vec *>(at) = x; }
 SP_INLINE vec all(float x) { return x - vec{}; }
+
+// Two numbers, again and again.
+SP_INLINE vec all_pairs(const float *two) {
+#if defined(__AVX512F__)
+    __m128d both = _mm_load_sd(reinterpret_cast<const double *>(two));
+    return _mm512_castpd_ps(_mm512_maskz_broadcastsd_pd(0xFF, both));
+#elif defined(__AVX2__)
+    return _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double *>(two)));
+#else
+    return vec{two[0], two[1], two[0], two[1]};
+#endif
+}
+
+// Four numbers, again and again.
+SP_INLINE vec all_quads(const float *four) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_broadcast_f32x4(ALL_LANES, _mm_loadu_ps(four));
+#elif defined(__AVX2__)
+    return _mm256_broadcast_ps(reinterpret_cast<const __m128 *>(four));
+#else
+    static_assert(WIDTH == 4, "a vector is one quad");
+    return load_unaligned(four);
+#endif
+}
+
+// Two vectors mixed number by number, quad by quad: a0 b0 a1 b1 and a2 b2 a3 b3; and parted again.
+SP_INLINE void mix(vec &a, vec &b) {
+#if defined(__AVX512F__)
+    const vec low = _mm512_maskz_unpacklo_ps(ALL_LANES, a, b);
+    b = _mm512_maskz_unpackhi_ps(ALL_LANES, a, b), a = low;
+#elif defined(__AVX2__)
+    const vec low = _mm256_unpacklo_ps(a, b);
+    b = _mm256_unpackhi_ps(a, b), a = low;
+#else
+    const vec low{a[0], b[0], a[1], b[1]}, high{a[2], b[2], a[3], b[3]};
+    a = low, b = high;
+#endif
+}
+SP_INLINE void unmix(vec &a, vec &b) {
+#if defined(__AVX512F__)
+    const vec even = _mm512_maskz_shuffle_ps(ALL_LANES, a, b, 0x88);
+    b = _mm512_maskz_shuffle_ps(ALL_LANES, a, b, 0xDD), a = even;
+#elif defined(__AVX2__)
+    const vec even = _mm256_shuffle_ps(a, b, 0x88);
+    b = _mm256_shuffle_ps(a, b, 0xDD), a = even;
+#else
+    const vec even{a[0], a[2], b[0], b[2]}, odd{a[1], a[3], b[1], b[3]};
+    a = even, b = odd;
+#endif
+}
+
+// N vectors mixed so that their numbers lie side by side, N at a time; and parted again.
+template <int N> SP_INLINE void mix(vec *x) {
+    if constexpr (N == 2) mix(x[0], x[1]);
+    if constexpr (N == 4) mix(x[0], x[2]), mix(x[1], x[3]), mix(x[0], x[1]), mix(x[2], x[3]);
+    (void)x;
+}
+template <int N> SP_INLINE void unmix(vec *x) {
+    if constexpr (N == 2) unmix(x[0], x[1]);
+    if constexpr (N == 4) unmix(x[0], x[1]), unmix(x[2], x[3]), unmix(x[0], x[2]), unmix(x[1], x[3]);
+    (void)x;
+}
 
 // Neither drops a NaN.
 SP_INLINE vec clamp(vec x, vec lower, vec upper) {

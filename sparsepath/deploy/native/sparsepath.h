@@ -13,7 +13,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define SP_VERSION 2 /* raised whenever this file changes meaning */
+#define SP_VERSION 3 /* raised whenever this file changes meaning */
 
 /* How a map of height x width lies in the 16 lanes; explained in layout.h. */
 typedef struct sp_layout {
@@ -62,6 +62,8 @@ typedef struct sp_conv_spec {
     int32_t method; /* Winograd: stride 1, dilation 1, one group, 3x3 (SP_WINOGRAD4 also 1x3 and
                        3x1); depthwise: groups = in_channels; rows: linear layers on few images */
     int32_t columns; /* SP_DIRECT takes so many pairs of channel and tap at a time; 0 to choose */
+    int32_t woven;   /* Winograd of 3x3 kernels takes 4 slices of 1 vector of tiles at a time, or 2 slices
+                        of 2 vectors; or, if this is 0, one slice of as many as the call says */
 } sp_conv_spec;
 
 typedef struct sp_weights sp_weights;

@@ -46,7 +46,7 @@ Matrix winograd_matrix(const sp_conv_spec &spec, const float *weight) {
             [=](int row, int column, float *values) {
                 transform_kernel(spec, weight + (size_t(row) * in + column) * all, values);
             },
-            spec.out_channels};
+            spec.out_channels, std::max(1, spec.woven)};
 }
 
 Matrix direct_matrix(const sp_conv_spec &spec, const float *weight) {
@@ -61,7 +61,7 @@ Matrix direct_matrix(const sp_conv_spec &spec, const float *weight) {
                 const float *w = place(row, column);
                 return w && *w != 0;
             },
-            [=](int row, int column, float *values) { *values = *place(row, column); }, out};
+            [=](int row, int column, float *values) { *values = *place(row, column); }, out, 1};
 }
 
 }  // namespace
@@ -69,6 +69,7 @@ Matrix direct_matrix(const sp_conv_spec &spec, const float *weight) {
 sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float *bias) {
     sp_weights packed;
     packed.spec = spec;
+    if (!is_winograd(spec) || spec.kernel[0] != 3 || spec.kernel[1] != 3) packed.spec.woven = 0;
     if (bias)
         packed.bias.assign(bias, bias + spec.out_channels);
     else
@@ -78,7 +79,7 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
     else if (spec.method == SP_ROWS)
         packed.rows = pack_rows(spec.out_channels, spec.in_channels, weight);
     else if (is_winograd(spec))
-        packed.sets = pack(winograd_matrix(spec, weight), MOST_PLACES);
+        packed.sets = pack(winograd_matrix(packed.spec, weight), MOST_PLACES);
     else
         packed.sets = pack(direct_matrix(spec, weight), spec.columns > 0 ? std::min(spec.columns, MOST_PLACES) : MOST_COLUMNS);
     return packed;
@@ -87,11 +88,13 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
 int panel_of(const sp_call &call, int batch) {
     const auto &weights = *static_cast<const sp_weights *>(call.weights);
     if (!is_winograd(weights.spec) && (&call)[call.tails].pool == 2) return 4;  // a square of pixels
-    if (call.panel) return call.panel;
+    if (is_woven(weights)) return WOVEN_VECTORS / weights.spec.woven;
     const sp_layout &layout = call.target.layout;
     const WinogradTile tile = is_winograd(weights.spec) ? winograd_tile(weights.spec) : WinogradTile{1, 1};
     const int items = vectors(layout, batch) * divide_up(layout.tile_height * call.pool, tile.height) *
                       divide_up(layout.tile_width * call.pool, tile.width);
+    // No panel holds vectors that are not there: whatever memory held before may be slow to multiply.
+    if (call.panel && call.panel <= items) return call.panel;
     return items >= 4 ? 4 : items;
 }
 

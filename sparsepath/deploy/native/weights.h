@@ -37,6 +37,7 @@ inline WinogradTile winograd_tile(const sp_conv_spec &spec) {
     return {spec.kernel[0] == 1 ? 1 : side, spec.kernel[1] == 1 ? 1 : side};
 }
 inline int taps(const sp_conv_spec &spec) { return spec.kernel[0] * spec.kernel[1]; }
+inline bool is_woven(const sp_weights &w) { return w.spec.woven != 0; }
 inline bool is_winograd(const sp_conv_spec &spec) {
     return spec.method == SP_WINOGRAD2 || spec.method == SP_WINOGRAD4;
 }
@@ -45,21 +46,28 @@ inline bool is_winograd(const sp_conv_spec &spec) {
 // are kept an odd number of cache lines apart.
 inline size_t odd_lines(size_t lines) { return (lines | 1) * LANES; }
 
-// Floats of one panel of P vectors, with its column of zeros, and of its products.
-inline size_t panel_floats(const Steps &steps, int P) { return odd_lines((steps.columns.size() + 1) * P); }
+// Floats of one panel of P vectors, and of its products.
+inline size_t panel_floats(const Steps &steps, int P) { return odd_lines(steps.columns.size() * P); }
 inline size_t product_floats(const sp_weights &w, int P) {
     return odd_lines(size_t(divide_up(w.spec.out_channels, 4)) * 4 * P);
 }
-// Floats of either, in one slice of Winograd's domain.
-inline size_t slice_floats(const sp_weights &w, int P) {
-    return std::max(panel_floats(w.sets[0], P), product_floats(w, P));
-}
+// What Winograd multiplies at a time: a slice of P vectors, or slices woven together (winograd.cpp).
+struct SlicesAtATime {
+    int vectors;  // of one channel or filter
+    int ahead;    // products lie so many slices before what they are made of
+    size_t floats;
+
+    SlicesAtATime(const sp_weights &w, int P)
+        : vectors(P * w.sets[0].woven), ahead(is_woven(w) ? 1 : slices_together(P)),
+          floats(std::max(panel_floats(w.sets[0], vectors), product_floats(w, vectors))) {}
+};
 
 // What one thread needs for one panel.
 inline size_t scratch_floats(const sp_weights &w, int P) {
     if (is_winograd(w.spec)) {
         const WinogradTile tile = winograd_tile(w.spec);
-        return (tile.rows() * tile.columns() + slices_together(P)) * slice_floats(w, P);
+        const SlicesAtATime slices(w, P);
+        return (tile.rows() * tile.columns() / w.sets[0].woven + slices.ahead) * slices.floats;
     }
     if (w.sets.empty()) return 0;
     size_t panel = 0;

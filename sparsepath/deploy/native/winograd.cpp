@@ -8,6 +8,12 @@
 // the first cache while all filters read it), and transformed back on the way out. The products of a
 // slice are written over the panel of a slice before, which is no longer needed and still in the
 // cache: this halves the memory that a panel goes through.
+//
+// Small maps of one image are but one vector of tiles. Each weight would then be loaded for a single
+// multiply-add, and loads, not multiply-adds, would take the time. So four slices are woven: their four
+// vectors, of 16 tiles each, become four of 4 tiles with their four slices side by side, and a quad of
+// weights, loaded at once, serves all of them. Panels of two vectors weave two slices likewise: such
+// panels are half as large as those of four, and more of them stays in the second cache.
 #include "families.h"
 #include "multiply.h"
 
@@ -57,6 +63,7 @@ template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, 
 // Tiles of FY x FX pixels; a dimension of 1 is not transformed.
 template <int FY, int FX> class Winograd {
     static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
+    static constexpr bool WEAVES = SLICES % 4 == 0;
     // One instruction reads any halo: asking first whether there is one would cost more.
     static constexpr bool ANY_HALO = WIDTH == LANES;
 
@@ -67,7 +74,7 @@ template <int FY, int FX> class Winograd {
           target_(target), finish_(finish), height_(target.layout.tile_height * finish.pool),
           width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
           across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
-          stride_(slice_floats(weights, P)) {
+          woven_(steps_.woven), at_a_time_(weights, P), stride_(at_a_time_.floats) {
         Reaches reaches(source.layout);
         for (int i = 0; i < down_; i++)
             for (int j = 0; j < across_; j++)
@@ -93,27 +100,28 @@ template <int FY, int FX> class Winograd {
             const size_t each = scratch_floats(weights_, P);
             bench_.team.each(panels, [&](int panel, int thread) {
                 float *scratch = bench_.workspace + thread * each;
-                float *panels = scratch + slices_together(P) * stride_;
+                float *panels = scratch + at_a_time_.ahead * stride_;
                 fill(panel, panels, 0, channels);
-                multiply_slices(panels, scratch, 0, SLICES);
+                multiply_slices(panels, scratch, 0, SLICES / woven_);
                 empty(panel, scratch, 0, filters);
             });
             return;
         }
+        const int slices = SLICES / woven_;
         for (int panel = 0; panel < panels; panel++) {  // too few to share out: share out their parts
-            float *panels = bench_.workspace, *products = panels + SLICES * stride_;
+            float *panels = bench_.workspace, *products = panels + slices * stride_;
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(channels, part, threads);
                 fill(panel, panels, range.first, range.last);
             });
             // Slices that one thread multiplies together stay together: a lone one sums in another
             // order, and a number of threads changes no bit.
-            const int together = slices_together(P), sets = divide_up(SLICES, together);
+            const int together = at_a_time_.ahead, sets = divide_up(slices, together);
             const int parts = std::min(sets, 2 * threads);
             bench_.team.each(parts, [&](int part, int) {
                 const Range range(sets, part, parts);
                 multiply_slices(panels, products, range.first * together,
-                                std::min(range.last * together, SLICES));
+                                std::min(range.last * together, slices));
             });
             bench_.team.each(threads, [&](int part, int) {
                 const Range range(filters, part, threads);
@@ -131,7 +139,9 @@ template <int FY, int FX> class Winograd {
     Finish finish_;
     int height_, width_;         // of a tile of the layout before pooling
     int down_, across_, total_;  // Winograd's tiles in such a tile, and in all vectors
-    size_t stride_;              // floats from slice to slice
+    const int woven_;            // slices that are multiplied as one
+    const SlicesAtATime at_a_time_;
+    const size_t stride_;        // floats from slice to slice
     std::vector<Reach> reach_;   // [tile][slice]
     std::vector<char> plain_;    // [tile]: all of it can be read as it is
     std::vector<Halo> halos_;
@@ -147,23 +157,27 @@ template <int FY, int FX> class Winograd {
         }
     };
 
+    // Floats of one channel or filter in a slice.
+    size_t line() const { return size_t(at_a_time_.vectors) * LANES; }
+
     // Transform channels first .. last - 1 of the panel's tiles.
     void fill(int panel, float *panels, int first, int last) const {
         const Tiles tiles(*this, panel);
-        if (last == static_cast<int>(steps_.columns.size()))  // behind the last channel: zeros
-            for (int t = 0; t < SLICES; t++)
-                std::memset(panels + t * stride_ + size_t(last) * P * LANES, 0,
-                            sizeof(float) * P * LANES);
-        for (int k = first; k < last; k++)
+        for (int k = first; k < last; k++) {
+            for (int p = tiles.count; p < P; p++)  // what memory held before may be slow to multiply
+                for (int t = 0; t < SLICES / woven_; t++)
+                    std::memset(panels + t * stride_ + k * line() + p * woven_ * LANES, 0,
+                                sizeof(float) * woven_ * LANES);
             for (int p = 0; p < tiles.count; p++) {
                 const int tile = tiles.tile[p];
                 const float *plane = source_.at(tiles.vector[p], steps_.columns[k]);
                 const Reach *reach = &reach_[tile * SLICES];
-                float *out = panels + (size_t(k) * P + p) * LANES;
+                float *out = panels + k * line() + p * woven_ * LANES;
                 for (int part = 0; part < PARTS; part++)
                     plain_[tile] ? transform_tile<true>(plane, reach, part, out + part * WIDTH)
                                  : transform_tile<false>(plane, reach, part, out + part * WIDTH);
             }
+        }
     }
 
     template <bool PLAIN>
@@ -181,21 +195,40 @@ template <int FY, int FX> class Winograd {
                 d[r * NX + c] = load_pixel<PLAIN>(plane, reach[r * NX + c], part);
             transform_in<FY>(d + c, e + c, NX);
         }
+        // Row by row, so that a machine of few registers need not put the others aside.
         SP_UNROLL for (int r = 0; r < NY; r++) {
             transform_in<FX>(e + r * NX, d + r * NX, 1);
-            SP_UNROLL for (int c = 0; c < NX; c++) store(out + (r * NX + c) * stride_, d[r * NX + c]);
+            if (!WEAVES || woven_ == 1)
+                SP_UNROLL for (int t = r * NX; t < (r + 1) * NX; t++) store(out + t * stride_, d[t]);
+        }
+        if (WEAVES && woven_ == 4) store_woven<4>(d, out);
+        if (WEAVES && woven_ == 2) store_woven<2>(d, out);
+    }
+
+    // All slices of a vector of tiles, N of them side by side.
+    template <int N> SP_INLINE void store_woven(vec (&x)[SLICES], float *out) const {
+        SP_UNROLL for (int t = 0; t < SLICES / N * N; t += N, out += stride_) {
+            mix<N>(x + t);
+            SP_UNROLL for (int k = 0; k < N; k++) store(out + k * LANES, x[t + k]);
+        }
+    }
+    template <int N> SP_INLINE void load_woven(const float *in, vec (&x)[SLICES]) const {
+        SP_UNROLL for (int t = 0; t < SLICES / N * N; t += N, in += stride_) {
+            SP_UNROLL for (int k = 0; k < N; k++) x[t + k] = load(in + k * LANES);
+            unmix<N>(x + t);
         }
     }
 
     // Slices first .. last - 1 of the products.
     void multiply_slices(const float *panels, float *products, int first, int last) const {
         const int blocks = static_cast<int>(steps_.blocks.size());
+        const int vectors = at_a_time_.vectors, together = at_a_time_.ahead;
         for (int t = first, slices; t < last; t += slices) {
-            slices = last - t >= slices_together(P) ? slices_together(P) : 1;
+            slices = last - t >= together ? together : 1;
             const float *panel = panels + t * stride_;
             const float *next = last - t >= 2 * slices ? panel + slices * stride_ : nullptr;
-            multiply(P, {&steps_, t, slices, 0, blocks, panel, nullptr, products + t * stride_,
-                         size_t(P) * LANES, nullptr, stride_, next, (steps_.columns.size() + 1) * P});
+            multiply(vectors, {&steps_, t, slices, 0, blocks, panel, nullptr, products + t * stride_, line(),
+                               nullptr, stride_, next, steps_.columns.size() * vectors});
         }
     }
 
@@ -208,14 +241,17 @@ template <int FY, int FX> class Winograd {
         for (int k = first; k < last; k++)
             for (int p = 0; p < tiles.count; p++)
                 for (int part = 0; part < PARTS; part++)
-                    untransform_tile(products + (size_t(k) * P + p) * LANES + part * WIDTH, weights_.bias[k],
+                    untransform_tile(products + k * line() + p * woven_ * LANES + part * WIDTH, weights_.bias[k],
                                      y[p], x[p], target_.at(tiles.vector[p], k) + part * WIDTH);
     }
 
     void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
         vec m[SLICES], e[FY * NX], out[FY * FX];
+        const bool woven = WEAVES && woven_ > 1;
+        if (woven) woven_ == 4 ? load_woven<4>(product, m) : load_woven<2>(product, m);
         SP_UNROLL for (int c = 0; c < NX; c++) {
-            SP_UNROLL for (int r = 0; r < NY; r++) m[r * NX + c] = load(product + (r * NX + c) * stride_);
+            if (!woven)
+                SP_UNROLL for (int t = c; t < SLICES; t += NX) m[t] = load(product + t * stride_);
             transform_out<FY>(m + c, NX, e + c, NX);
         }
         SP_UNROLL for (int r = 0; r < FY; r++) transform_out<FX>(e + r * NX, 1, out + r * FX, 1);

@@ -1,11 +1,13 @@
 """What a recorded call asks for: lengths, changes in place, and the place it was made at."""
 
 import operator
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from sparsepath.deploy.graph import Value, mapped
 from sparsepath.deploy.translate import Length, Unknown
@@ -16,6 +18,8 @@ INPLACE = {
     operator.imul: operator.mul,
     operator.itruediv: operator.truediv,
 }
+# Changes of a tensor that is there already by one that is to come: only `_Proxy` hears of others.
+LOST = ("__setitem__", operator.setitem, *(f"__{f.__name__}__" for f in INPLACE), "__ipow__")
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,30 @@ def out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
         homes = [home for home in (torch, nn.functional) if hasattr(home, name[:-1])]
         return (getattr(homes[0], name[:-1]) if homes else target), True
     return target, keywords.get("inplace") is True
+
+
+def refuse_lost_changes(target: Any) -> None:
+    """Refuse a call that changes a tensor which the trace takes for a constant."""
+    if target in LOST:
+        raise Unknown("it writes into a part of a tensor")
+
+
+def refuse_lost_kind(x: Any) -> None:
+    """Refuse a container that fx would take for a plain one."""
+    kinds = (dict, list, tuple, OrderedDict, immutable_dict, immutable_list, torch.Size)
+    named = hasattr(x, "_fields") or not isinstance(x, (dict, list, tuple))
+    made = is_dataclass(x) and not isinstance(x, type) and any(not f.init for f in fields(x))
+    if (not named and type(x) not in kinds) or made:
+        raise Unknown(f"it makes a {type(x).__name__}")
+
+
+def plain(structure: Any) -> Any:
+    """The dicts and lists that the code made, in place of those that fx keeps unchanged."""
+    if isinstance(structure, immutable_dict):
+        return {key: plain(part) for key, part in structure.items()}
+    if isinstance(structure, immutable_list):
+        return [plain(part) for part in structure]
+    return tuple(map(plain, structure)) if type(structure) is tuple else structure
 
 
 def place_of(node: fx.Node) -> str:

@@ -1,8 +1,8 @@
 """From the nodes that a trace recorded, with their changes in place, to those of a graph."""
 
-import copy
 import operator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
+from sparsepath.deploy.copies import copied
+from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Array, Call, Graph, Node, Value, mapped
 from sparsepath.deploy.recorded import (
     Method,
@@ -19,6 +21,7 @@ from sparsepath.deploy.recorded import (
     length_of,
     out_of_place,
     place_of,
+    plain,
     shape_of,
     spoken,
 )
@@ -29,21 +32,16 @@ from sparsepath.deploy.translate_layers import batch_norm
 VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch"}
 
 
-def copied(module: nn.Module) -> nn.Module:
-    """A module of our own, so that training the user's goes on without changing ours."""
-    try:
-        return copy.deepcopy(module)
-    except Exception:  # some modules hold what cannot be copied
-        return module
-
-
 class Translator:
     """Turns the nodes of a trace, one after the other, into those of a graph."""
 
-    def __init__(self, model: nn.Module, reasons: dict[str, str]) -> None:
-        """`reasons` says why some modules were not traced into."""
+    def __init__(
+        self, model: nn.Module, reasons: dict[str, str], *, untouched: nn.Module
+    ) -> None:
+        """`reasons` says why some modules were not traced into; they start as they are untouched."""
         self.model = model
         self.reasons = reasons
+        self.untouched = untouched
         self.nodes: list[Node] = []
         self.taken: set[str] = set()
         # What is known of each recorded node: a value to come, or an array or number already.
@@ -51,7 +49,6 @@ class Translator:
         self.base: dict[str, str] = {}
         self.numbers: set[str] = set()
         self.copies: dict[int, Tensor] = {}
-        self.modules: dict[str, nn.Module] = {}
         # By copy of a weight, what the model calls it and whether it is learned.
         self.titles: dict[int, Array] = {}
 
@@ -88,7 +85,7 @@ class Translator:
 
     def _filled(self, structure: Any) -> Any:
         return mapped(
-            structure, lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
+            plain(structure), lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
         )
 
     def _as_value(self, leaf: Any) -> Any:
@@ -118,15 +115,26 @@ class Translator:
         answer = asked(target, arguments)
         if answer is not None:
             self.known[node] = answer
+        elif _packs(target):
+            self.known[node] = target(*arguments, **keywords)
         elif node.op != "call_module" and not is_open((arguments, keywords)):
-            # Weights computed from weights are the same at every run.
-            self.known[node] = Method(target)(*arguments, **keywords)
+            self.known[node] = self._computed(target, arguments, keywords, place_of(node))
         else:
             made = self._made(node, target, arguments, keywords, changes)
             value = made.value if isinstance(made, Same) else self._add(made, place_of(node))
             if changes and value != arguments[0]:
                 self._redirect(arguments[0], value, order[order.index(node) + 1 :])
             self.known[node] = value
+
+    def _computed(
+        self, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], place: str
+    ) -> Any:
+        """Weights computed from weights: the same at every run, unless they are drawn."""
+        with Dice() as dice:
+            result = Method(target)(*arguments, **keywords)
+        if not dice.drawn:
+            return result
+        return self._add(Call(Method(target), arguments, keywords, "it draws random numbers"), place)
 
     def _is_tensor(self, x: Any) -> bool:
         return isinstance(x, Tensor) or (isinstance(x, Value) and x.name not in self.numbers)
@@ -153,11 +161,15 @@ class Translator:
             why = self.reasons.get(str(node.target), str(unknown))
         arguments, keywords = mapped((arguments, keywords), self._measured)
         if node.op == "call_module":
-            path = str(node.target)
-            if path not in self.modules:
-                self.modules[path] = copied(self.model.get_submodule(path))
-            return Call(self.modules[path], arguments, keywords, why)
+            return Call(self._whole.get_submodule(str(node.target)), arguments, keywords, why)
+        if isinstance(target, type):  # a record of the user's, with what it holds by name
+            return Call(target, arguments, keywords, why)
         return Call(Method(node.target if changes else target, changes), arguments, keywords, why)
+
+    @cached_property
+    def _whole(self) -> nn.Module:
+        """One copy for all modules that stay whole, so that they share what they shared."""
+        return copied(self.untouched)
 
     def _module(
         self, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -242,3 +254,8 @@ class Translator:
     def _refuse_readers(value: Value, readers: set[fx.Node]) -> None:
         if readers:
             raise Unknown(f"a change in place shows in {value.name!r} too")
+
+
+def _packs(target: Any) -> bool:
+    """Whether a call only makes a named tuple of what it is given."""
+    return isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")

@@ -1,0 +1,63 @@
+"""Copies of a user's modules: tracing and running may change them, and the user's stay as they are."""
+
+import copy
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules import module as global_hooks
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from sparsepath.deploy.state import held
+
+# Torch's own hooks that do nothing but compute a weight before each run.
+COMPUTE_A_WEIGHT = (BasePruningMethod, SpectralNorm, WeightNorm)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A module of our own in the same state; what cannot be copied, such as a lock, is shared."""
+    # Torch copies no tensor that remembers how it was computed, as a pruned weight does.
+    memo: dict[int, Any] = {
+        id(x): x.detach().clone()
+        for _, x in held(module)
+        if isinstance(x, Tensor) and not x.is_leaf
+    }
+    try:
+        return copy.deepcopy(module, dict(memo))
+    except Exception:  # whatever a user's module may hold
+        return _copied_in_part(module, memo)
+
+
+def _copied_in_part(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    twins = [(x, x.__class__.__new__(x.__class__)) for x in module.modules()]
+    memo.update({id(x): twin for x, twin in twins})
+    for x, twin in twins:
+        for name, value in vars(x).items():
+            trial = dict(memo)  # a copy that fails half way must leave nothing behind
+            try:
+                twin.__dict__[name] = copy.deepcopy(value, trial)
+                memo = trial
+            except Exception:
+                twin.__dict__[name] = value
+    own: nn.Module = memo[id(module)]
+    return own
+
+
+def with_weights_computed(module: nn.Module) -> nn.Module:
+    """The same module; pruned and normed weights are computed now, not by hooks before each run."""
+    for part in module.modules():
+        for key, hook in list(part._forward_pre_hooks.items()):
+            if isinstance(hook, COMPUTE_A_WEIGHT) and not part.training:
+                hook(part, ())
+                del part._forward_pre_hooks[key]
+    return module
+
+
+def hooks_of(module: nn.Module) -> str | None:
+    """Why calling a module is more than its forward, or None."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        return "it has forward hooks"
+    if global_hooks._global_forward_hooks or global_hooks._global_forward_pre_hooks:
+        return "all modules have forward hooks"
+    return None

@@ -9,6 +9,7 @@ followed become one node, which torch runs.
 import inspect
 import operator
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sparsepath.deploy.copies import copied, hooks_of, with_weights_computed
+from sparsepath.deploy.copies import copied, why_opaque, with_weights_computed
 from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Call, Graph, Node, Value
 from sparsepath.deploy.network import GraphNetwork
@@ -32,7 +33,7 @@ FX_KEEPS = ("_tensor_constant", "_torchbind_obj", "_tree_spec_constant", "_opaqu
 
 def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
     """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
-    if isinstance(model, GraphNetwork) and not model.training and hooks_of(model) is None:
+    if isinstance(model, GraphNetwork) and not model.training and why_opaque(model) is None:
         return model.graph()
     names = _input_names(model, inputs)
     try:
@@ -46,7 +47,7 @@ def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
 def _traced(model: nn.Module, names: tuple[str, ...]) -> Graph:
     """The graph of a copy, which the code may change on its way; if it did, that is a reason."""
     own = with_weights_computed(copied(model))
-    why = hooks_of(own)
+    why = why_opaque(own)
     if why is not None:
         raise Unknown(why)
     state, tracer = State.of(own), _Tracer(names)
@@ -141,11 +142,14 @@ class _Tracer(fx.Tracer):
     def create_arg(self, a: Any) -> Any:
         """Record an argument, unless fx would make another kind of thing of it."""
         refuse_lost_kind(a)
+        if type(a) is OrderedDict:
+            pairs = [(key, self.create_arg(x)) for key, x in a.items()]
+            return self.create_node("call_function", OrderedDict, (pairs,), {})
         return super().create_arg(a)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own."""
-        why = hooks_of(m)
+        why = why_opaque(m)
         if why is not None:
             self.reasons[module_qualified_name] = why
             return True

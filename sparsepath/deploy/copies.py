@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as global_hooks
 from torch.nn.utils.prune import BasePruningMethod
@@ -54,8 +55,10 @@ def with_weights_computed(module: nn.Module) -> nn.Module:
     return module
 
 
-def hooks_of(module: nn.Module) -> str | None:
-    """Why calling a module is more than its forward, or None."""
+def why_opaque(module: nn.Module) -> str | None:
+    """Why a module must stay whole, whatever its forward says, or None."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "torch.jit has compiled it"
     if module._forward_hooks or module._forward_pre_hooks:
         return "it has forward hooks"
     if global_hooks._global_forward_hooks or global_hooks._global_forward_pre_hooks:

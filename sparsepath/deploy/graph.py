@@ -104,6 +104,8 @@ class Node:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
     call: Call | None = None
+    took: tuple[str, ...] = ()
+    """the nodes that it stands for besides its own: folded into it, or without any effect"""
 
     def __repr__(self) -> str:
         shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from sparsepath.deploy.graph import Graph, Node
+from sparsepath.deploy.inputs import batch_of
 from sparsepath.deploy.operations import run_node
 from sparsepath.deploy.reference import walk
 
@@ -53,16 +54,17 @@ class _Counter(TorchDispatchMode):
         return result
 
 
-def macs_in_torch(graph: Graph, inputs: Sequence[Tensor], *, images: int) -> Mapping[str, int]:
+def macs_in_torch(graph: Graph, inputs: Sequence[Tensor]) -> Mapping[str, int]:
     """By node of which only torch knows, its multiplications for one image, zeros included."""
     found: dict[str, int] = {}
+    images = max(1, batch_of(inputs[0].shape))
 
     def step(node: Node, *given: Any) -> Any:
         if node.call is None:
             return run_node(node, *given)
         with _Counter() as counter:
             result = run_node(node, *given)
-        found[node.name] = counter.flops // (2 * max(1, images))
+        found[node.name] = counter.flops // (2 * images)
         return result
 
     if any(node.call is not None for node in graph):

@@ -2,14 +2,14 @@
 
 import operator
 from collections import OrderedDict
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from sparsepath.deploy.graph import Value, mapped
+from sparsepath.deploy.graph import Node, Value, mapped
 from sparsepath.deploy.translate import Length, Unknown
 
 INPLACE = {
@@ -128,3 +128,13 @@ def spoken(function: Any) -> str:
     """A function by its name."""
     target = getattr(function, "function", function)
     return target if isinstance(target, str) else getattr(target, "__name__", "torch").strip("_")
+
+
+def with_idle(nodes: list[Node], idle: list[tuple[str, str]]) -> tuple[Node, ...]:
+    """The nodes, each with what does nothing to the value it gives, or else to one it reads."""
+    took: dict[str, tuple[str, ...]] = {}
+    for name, value in idle:
+        near = [node.name for node in nodes if node.name == value or value in node.inputs]
+        if near:
+            took[near[0]] = (*took.get(near[0], ()), name)
+    return tuple(replace(node, took=took.get(node.name, ())) for node in nodes)

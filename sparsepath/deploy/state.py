@@ -8,6 +8,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from torch import Tensor, nn
+from torch.jit import ScriptModule
 
 PLAIN = (bool, int, float, complex, str, bytes)
 # Where torch's modules keep things; a path that a person reads leaves them out.
@@ -67,8 +68,9 @@ def parts(x: Any) -> dict[Any, Any]:
     if isinstance(x, (set, frozenset)):
         return dict.fromkeys(x)
     home = type(x).__module__.partition(".")[0]
-    # A logger or a lock is nobody's state, and torch's own objects that are no modules neither.
-    foreign = home in sys.stdlib_module_names or (home == "torch" and not isinstance(x, nn.Module))
+    # A logger or a lock is nobody's state, nor is what torch's own objects do inside.
+    within_torch = home == "torch" and not isinstance(x, nn.Module)
+    foreign = home in sys.stdlib_module_names or within_torch or isinstance(x, ScriptModule)
     if foreign or isinstance(x, (type, FunctionType, ModuleType, Tensor)):
         return {}
     return dict(getattr(x, "__dict__", {}))

@@ -1,6 +1,7 @@
 """From the nodes that a trace recorded, with their changes in place, to those of a graph."""
 
 import operator
+from collections import OrderedDict
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,7 @@ from sparsepath.deploy.recorded import (
     plain,
     shape_of,
     spoken,
+    with_idle,
 )
 from sparsepath.deploy.translate import Draft, Length, Same, Unknown, translated
 from sparsepath.deploy.translate_layers import batch_norm
@@ -35,9 +37,7 @@ VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch"}
 class Translator:
     """Turns the nodes of a trace, one after the other, into those of a graph."""
 
-    def __init__(
-        self, model: nn.Module, reasons: dict[str, str], *, untouched: nn.Module
-    ) -> None:
+    def __init__(self, model: nn.Module, reasons: dict[str, str], *, untouched: nn.Module) -> None:
         """`reasons` says why some modules were not traced into; they start as they are untouched."""
         self.model = model
         self.reasons = reasons
@@ -49,6 +49,8 @@ class Translator:
         self.base: dict[str, str] = {}
         self.numbers: set[str] = set()
         self.copies: dict[int, Tensor] = {}
+        # What gives back its input as it is, as dropout does, with the value's name.
+        self.idle: list[tuple[str, str]] = []
         # By copy of a weight, what the model calls it and whether it is learned.
         self.titles: dict[int, Array] = {}
 
@@ -66,7 +68,7 @@ class Translator:
                 output = mapped(self._filled(node.args[0]), self._as_value)
             else:
                 self._call(node, list(traced.nodes))
-        return Graph(tuple(inputs), tuple(self.nodes), output)
+        return Graph(tuple(inputs), with_idle(self.nodes, self.idle), output)
 
     def _named_weight(self, path: str) -> Any:
         found = operator.attrgetter(path)(self.model)
@@ -121,7 +123,7 @@ class Translator:
             self.known[node] = self._computed(target, arguments, keywords, place_of(node))
         else:
             made = self._made(node, target, arguments, keywords, changes)
-            value = made.value if isinstance(made, Same) else self._add(made, place_of(node))
+            value = self._added(made, node)
             if changes and value != arguments[0]:
                 self._redirect(arguments[0], value, order[order.index(node) + 1 :])
             self.known[node] = value
@@ -134,7 +136,9 @@ class Translator:
             result = Method(target)(*arguments, **keywords)
         if not dice.drawn:
             return result
-        return self._add(Call(Method(target), arguments, keywords, "it draws random numbers"), place)
+        return self._add(
+            Call(Method(target), arguments, keywords, "it draws random numbers"), place
+        )
 
     def _is_tensor(self, x: Any) -> bool:
         return isinstance(x, Tensor) or (isinstance(x, Value) and x.name not in self.numbers)
@@ -185,6 +189,16 @@ class Translator:
         return batch_norm(
             *arguments, mean, variance, weight, bias, training=module.training, eps=module.eps
         )
+
+    def _added(self, made: Draft | Same | Call, node: fx.Node) -> Value:
+        if not isinstance(made, Same):
+            return self._add(made, place_of(node))
+        place = place_of(node)
+        own = place == "" or place.endswith(".")
+        self.idle.append(
+            (self._named(f"{place}{spoken(node.target)}" if own else place), made.value.name)
+        )
+        return made.value
 
     def _add(self, made: Draft | Call, place: str) -> Value:
         """A new node; in a user's own module, whose place ends in a dot, the operation names it."""
@@ -257,5 +271,6 @@ class Translator:
 
 
 def _packs(target: Any) -> bool:
-    """Whether a call only makes a named tuple of what it is given."""
-    return isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")
+    """Whether a call only makes a container of what it is given."""
+    named = isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")
+    return named or target is OrderedDict

@@ -148,12 +148,15 @@ class _Tracer(fx.Tracer):
         return super().create_arg(a)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own."""
+        """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own.
+
+        Recurrent layers gather their weights anew whenever those are other objects.
+        """
         why = why_opaque(m)
         if why is not None:
             self.reasons[module_qualified_name] = why
             return True
-        return isinstance(m, _BatchNorm)
+        return isinstance(m, (_BatchNorm, nn.RNNBase))
 
     def call_module(
         self,

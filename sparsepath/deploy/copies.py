@@ -1,6 +1,7 @@
-"""Copies of a user's modules: tracing and running may change them, and the user's stay as they are."""
+"""Copies of a user's modules: tracing and running may change them, but never the user's own."""
 
 import copy
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -10,27 +11,53 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from sparsepath.deploy.state import held
+from sparsepath.deploy.state import held, parts
 
 # Torch's own hooks that do nothing but compute a weight before each run.
 COMPUTE_A_WEIGHT = (BasePruningMethod, SpectralNorm, WeightNorm)
 
 
+@torch.inference_mode(False)
+@torch.no_grad()
 def copied(module: nn.Module) -> nn.Module:
     """A module of our own in the same state; what cannot be copied, such as a lock, is shared."""
     # Torch copies no tensor that remembers how it was computed, as a pruned weight does.
+    inside = [x for _, x in held(module)]
     memo: dict[int, Any] = {
-        id(x): x.detach().clone()
-        for _, x in held(module)
-        if isinstance(x, Tensor) and not x.is_leaf
+        id(x): x.detach().clone() for x in inside if isinstance(x, Tensor) and not x.is_leaf
     }
+    functions = [f for x in inside if not isinstance(x, Tensor) for f in _closures(x)]
+    memo.update({id(f): _opened(f) for f in functions})
     try:
-        return copy.deepcopy(module, dict(memo))
+        made = dict(memo)
+        own = copy.deepcopy(module, made)
     except Exception:  # whatever a user's module may hold
-        return _copied_in_part(module, memo)
+        own, made = _copied_in_part(module, memo)
+    for function in functions:
+        old, new = function.__closure__ or (), made[id(function)].__closure__ or ()
+        for before, after in zip(old, new, strict=True):
+            if before != CellType():  # one that names nothing yet
+                after.cell_contents = made.get(id(before.cell_contents), before.cell_contents)
+    return own
 
 
-def _copied_in_part(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+def _closures(holder: Any) -> list[FunctionType]:
+    """The functions that a module keeps and that may speak of it, as `lambda x: self.conv(x)`."""
+    return [f for f in parts(holder).values() if isinstance(f, FunctionType) and f.__closure__]
+
+
+def _opened(function: FunctionType) -> FunctionType:
+    """The same function about things that are still to be named."""
+    cells = tuple(CellType() for _ in function.__closure__ or ())
+    twin = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
+    )
+    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__dict__.update(function.__dict__)
+    return twin
+
+
+def _copied_in_part(module: nn.Module, memo: dict[int, Any]) -> tuple[nn.Module, dict[int, Any]]:
     twins = [(x, x.__class__.__new__(x.__class__)) for x in module.modules()]
     memo.update({id(x): twin for x, twin in twins})
     for x, twin in twins:
@@ -42,7 +69,7 @@ def _copied_in_part(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
             except Exception:
                 twin.__dict__[name] = value
     own: nn.Module = memo[id(module)]
-    return own
+    return own, memo
 
 
 def with_weights_computed(module: nn.Module) -> nn.Module:

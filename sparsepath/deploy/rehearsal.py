@@ -1,4 +1,4 @@
-"""Trial runs of a graph: shapes and times need them, and the modules in it may change as they run."""
+"""Trial runs of a graph, for shapes and times: its modules may change as they run."""
 
 from dataclasses import dataclass, replace
 

@@ -121,7 +121,7 @@ def _work(node: Node, method: str, macs: int) -> int:
 
 
 def _images(node: Node, shapes: Shapes, images: int) -> int:
-    """How many images a layer gets: the code may have folded another axis into that of the batch."""
+    """How many images a layer gets: the code may have folded another axis into the batch."""
     weight = node.arrays.get("weight")
     source = shapes[node.inputs[0]] if node.inputs else ()
     batched = weight is not None and len(source) >= weight.dim()

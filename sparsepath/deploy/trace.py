@@ -1,19 +1,17 @@
 """From the nodes that a trace recorded, with their changes in place, to those of a graph."""
 
-import operator
 from collections import OrderedDict
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
 from sparsepath.deploy.copies import copied
 from sparsepath.deploy.dice import Dice
-from sparsepath.deploy.graph import Array, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.graph import Call, Graph, Node, Value, mapped
+from sparsepath.deploy.own_arrays import OwnArrays
 from sparsepath.deploy.recorded import (
     Method,
     Shape,
@@ -38,7 +36,7 @@ class Translator:
     """Turns the nodes of a trace, one after the other, into those of a graph."""
 
     def __init__(self, model: nn.Module, reasons: dict[str, str], *, untouched: nn.Module) -> None:
-        """`reasons` says why some modules were not traced into; they start as they are untouched."""
+        """`reasons` says why modules were not traced into; `untouched` has them as they start."""
         self.model = model
         self.reasons = reasons
         self.untouched = untouched
@@ -48,11 +46,9 @@ class Translator:
         self.known: dict[fx.Node, Any] = {}
         self.base: dict[str, str] = {}
         self.numbers: set[str] = set()
-        self.copies: dict[int, Tensor] = {}
+        self.arrays = OwnArrays(model)
         # What gives back its input as it is, as dropout does, with the value's name.
         self.idle: list[tuple[str, str]] = []
-        # By copy of a weight, what the model calls it and whether it is learned.
-        self.titles: dict[int, Array] = {}
 
     def graph(self, traced: fx.Graph) -> Graph:
         """The whole trace as a graph."""
@@ -63,27 +59,12 @@ class Translator:
                 inputs.append(self._named(str(node.target)))
                 self.known[node] = Value(inputs[-1])
             elif node.op == "get_attr":
-                self.known[node] = self._named_weight(str(node.target))
+                self.known[node] = self.arrays.named(str(node.target))
             elif node.op == "output":
                 output = mapped(self._filled(node.args[0]), self._as_value)
             else:
                 self._call(node, list(traced.nodes))
         return Graph(tuple(inputs), with_idle(self.nodes, self.idle), output)
-
-    def _named_weight(self, path: str) -> Any:
-        found = operator.attrgetter(path)(self.model)
-        own = self._own(found)
-        title = Array(path.rpartition(".")[2], isinstance(found, nn.Parameter))
-        self.titles.setdefault(id(own), title)
-        return own
-
-    def _own(self, x: Any) -> Any:
-        """A copy of a weight, once for all that share it: the user may go on training."""
-        if not isinstance(x, Tensor):
-            return x
-        if id(x) not in self.copies:
-            self.copies[id(x)] = x.detach().clone(memory_format=torch.contiguous_format)
-        return self.copies[id(x)]
 
     def _filled(self, structure: Any) -> Any:
         return mapped(
@@ -111,6 +92,8 @@ class Translator:
     def _call(self, node: fx.Node, order: list[fx.Node]) -> None:
         arguments, keywords = self._filled(tuple(node.args)), self._filled(dict(node.kwargs))
         target, changes = out_of_place(node.target, keywords)
+        if changes and isinstance(arguments[0], (tuple, list)):
+            raise Unknown("it changes several tensors at once")
         changes = changes and self._is_tensor(arguments[0])
         if changes and isinstance(arguments[0], Tensor):
             raise Unknown("it changes its own weights as it runs")
@@ -184,7 +167,7 @@ class Translator:
             raise Unknown("sparsepath does not know this kind of module")
         assert isinstance(module, _BatchNorm)
         mean, variance, weight, bias = map(
-            self._own, (module.running_mean, module.running_var, module.weight, module.bias)
+            self.arrays.own, (module.running_mean, module.running_var, module.weight, module.bias)
         )
         return batch_norm(
             *arguments, mean, variance, weight, bias, training=module.training, eps=module.eps
@@ -206,7 +189,7 @@ class Translator:
         if isinstance(made, Call):
             name = self._named(f"{place}{spoken(made.function)}" if own else place)
             names = tuple(value.name for value in made.values)
-            call, arrays = self._with_arrays(made)
+            call, arrays = self.arrays.lifted(made)
             self._append(Node(name, "torch", names, arrays=arrays, call=call))
             if names and self.numbers.issuperset(names):
                 self.numbers.add(name)
@@ -216,24 +199,6 @@ class Translator:
             inputs = (self._node(made, f"{place}{'' if own else '.'}{made.op}", inputs),)
             made = made.then
         return self._node(made, f"{place}{made.op}" if own else place, inputs)
-
-    def _with_arrays(self, call: Call) -> tuple[Call, dict[str, Tensor]]:
-        """The call with its weights by name, and those: they must train and move as any others."""
-        arrays: dict[str, Tensor] = {}
-        found: dict[int, Array] = {}
-
-        def lifted(leaf: Any) -> Any:
-            if not isinstance(leaf, Tensor):
-                return leaf
-            if id(leaf) not in found:
-                title = self.titles.get(id(leaf), Array("array", learned=False))
-                taken = sum(title.name == name.rstrip("_") for name in arrays)
-                found[id(leaf)] = replace(title, name=title.name + "_" * taken)
-                arrays[found[id(leaf)].name] = leaf
-            return found[id(leaf)]
-
-        arguments, keywords = mapped((call.arguments, dict(call.keywords)), lifted)
-        return replace(call, arguments=arguments, keywords=keywords), arrays
 
     def _node(self, draft: Draft, path: str, inputs: tuple[Value, ...]) -> Value:
         name = self._named(path)

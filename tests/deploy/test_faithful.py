@@ -135,6 +135,16 @@ def test_state_stays_that_of_the_user_and_starts_the_same_in_the_runtime(name, t
     assert contents(model) == before
 
 
+def test_state_is_seen_in_inference_mode_too():
+    with torch.inference_mode():
+        model = model_of(remembers_in_place, memory=torch.zeros(1))
+        runtime = compiled(model)
+        assert "changes its own 'memory' as it runs" in notes(runtime)
+        assert model.memory == 0
+        for _ in range(2):
+            torch.testing.assert_close(runtime(X), model(X))
+
+
 def test_strict_does_not_count_a_run_twice():
     model = model_of(counts, n=0)
     runtime = compiled(model, strict=True)
@@ -192,6 +202,47 @@ def test_a_model_that_cannot_be_copied_whole_is_left_alone_too():
     torch.testing.assert_close([runtime(X), runtime(X)], before)
     still = model_of(lambda self, x: self.a(x), lock=threading.Lock())
     assert not unknown(capture(still))
+
+
+class Closing(nn.Module):
+    """Keeps a function about itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = conv()
+        self.way = lambda x, *, by=2.0: self.a(x) * by
+        self.unready = lambda: never
+        if not self.way:
+            never = 1
+
+    def forward(self, x):
+        return self.way(x)
+
+
+def test_a_function_about_the_model_is_about_the_copy():
+    model = Closing().eval()
+    assert not unknown(capture(model))
+    drawing = nn.Sequential(Closing(), Model(lambda self, x: x + torch.randn(1) * 0)).eval()
+    drawing.register_forward_hook(lambda module, inputs, output: output)  # so that it stays whole
+    for kept in (model, drawing):
+        runtime = compiled(kept)
+        with torch.no_grad():
+            wanted = kept(X)
+            for parameter in kept.parameters():
+                parameter.add_(1)
+        torch.testing.assert_close(runtime(X), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_recurrent_layer_stays_whole_and_alone():
+    def reads(self, x):
+        return self.lstm(self.a(x).mean(2))[0]
+
+    model = Model(reads, a=conv(), lstm=nn.LSTM(6, 5)).eval()
+    weights = [id(x) for x in model.lstm._flat_weights]
+    graph = capture(model)
+    assert "lstm" in unknown(graph)
+    assert "a" not in unknown(graph)
+    assert [id(x) for x in model.lstm._flat_weights] == weights
 
 
 # ---- random numbers
@@ -253,7 +304,13 @@ def by_data(self, x):
     return y
 
 
-@pytest.mark.parametrize("function", [by_part, by_sum, by_copy, by_data])
+def by_list(self, x):
+    y = self.a(x)
+    torch._foreach_add_([y], 1.0)
+    return y
+
+
+@pytest.mark.parametrize("function", [by_part, by_sum, by_copy, by_data, by_list])
 def test_what_is_written_into_a_tensor_is_there(function):
     model = model_of(function)
     runtime = compiled(model)
@@ -334,7 +391,7 @@ def test_a_pruned_layer_alone_and_an_old_norm_go_to_the_kernels():
 
 # ---- outputs
 
-Pair = namedtuple("Pair", ("first", "second"))  # noqa: PYI024
+Pair = namedtuple("Pair", ("first", "second"))
 
 
 @dataclass

@@ -58,7 +58,25 @@ def product(self, x):
     return self.a(x) @ self.w
 
 
+class Tokens(nn.Module):
+    """A block of attention over the rows of the first channel."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        return self.block(x[:, 0])
+
+
+class SelfAttention(nn.MultiheadAttention):
+    def forward(self, x):
+        return super().forward(x, x, x, need_weights=False)[0]
+
+
 X = torch.randn(3, 4, 8, 6)
+TOKENS, WIDTH = 8, 6
+ATTENDED = TOKENS * 4 * WIDTH**2 + 2 * TOKENS**2 * WIDTH
 COUNTED = {
     "a module that stays whole": (Whole(nn.Conv2d(4, 32, 5)), 32 * 4 * 25 * 4 * 2),
     "a product": (
@@ -67,6 +85,11 @@ COUNTED = {
     ),
     "a recurrent layer": (Recurrent(), 8 * 4 * 10 * (6 + 10)),
     "attention": (Attention(), 2 * 4 * 8 * 8 * 6),
+    "an encoder": (
+        Tokens(nn.TransformerEncoderLayer(WIDTH, 2, 10, batch_first=True)),
+        ATTENDED + TOKENS * 2 * WIDTH * 10,
+    ),
+    "heads": (Tokens(SelfAttention(WIDTH, 2, batch_first=True)), ATTENDED),
     "no product": (Stubborn(), 0),
 }
 

@@ -145,7 +145,7 @@ class Folded(nn.Module):
     def forward(self, x, y):
         n = x.shape[0]
         frames = self.c(x.reshape(2 * n, 4, 8, 6)).reshape(n, 8, 8, 6)
-        return self.d(frames) + self.c(y)
+        return self.d(frames) + self.c(y.flip(0))
 
 
 CASES = {

@@ -19,7 +19,8 @@ INPLACE = {
     operator.itruediv: operator.truediv,
 }
 # Changes of a tensor that is there already by one that is to come: only `_Proxy` hears of others.
-LOST = ("__setitem__", operator.setitem, *(f"__{f.__name__}__" for f in INPLACE), "__ipow__")
+LOST = (operator.setitem, "__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__",
+        "__irshift__")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
 def refuse_lost_changes(target: Any) -> None:
     """Refuse a call that changes a tensor which the trace takes for a constant."""
     if target in LOST:
-        raise Unknown("it writes into a part of a tensor")
+        raise Unknown("it writes into a tensor that it made before")
 
 
 def refuse_lost_kind(x: Any) -> None:

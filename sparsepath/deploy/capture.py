@@ -46,8 +46,8 @@ def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
 
 def _traced(model: nn.Module, names: tuple[str, ...]) -> Graph:
     """The graph of a copy, which the code may change on its way; if it did, that is a reason."""
-    own = with_weights_computed(copied(model))
-    why = why_opaque(own)
+    own = copied(model)
+    why = "it cannot be copied" if own is model else why_opaque(with_weights_computed(own))
     if why is not None:
         raise Unknown(why)
     state, tracer = State.of(own), _Tracer(names)

@@ -20,7 +20,10 @@ COMPUTE_A_WEIGHT = (BasePruningMethod, SpectralNorm, WeightNorm)
 @torch.inference_mode(False)
 @torch.no_grad()
 def copied(module: nn.Module) -> nn.Module:
-    """A module of our own in the same state; what cannot be copied, such as a lock, is shared."""
+    """A module of our own in the same state; what cannot be copied, such as a lock, is shared.
+
+    One that takes no part in this at all is given back itself.
+    """
     # Torch copies no tensor that remembers how it was computed, as a pruned weight does.
     inside = [x for _, x in held(module)]
     memo: dict[int, Any] = {
@@ -32,7 +35,10 @@ def copied(module: nn.Module) -> nn.Module:
         made = dict(memo)
         own = copy.deepcopy(module, made)
     except Exception:  # whatever a user's module may hold
-        own, made = _copied_in_part(module, memo)
+        try:
+            own, made = _copied_in_part(module, memo)
+        except Exception:
+            return module
     for function in functions:
         old, new = function.__closure__ or (), made[id(function)].__closure__ or ()
         for before, after in zip(old, new, strict=True):
@@ -58,7 +64,7 @@ def _opened(function: FunctionType) -> FunctionType:
 
 
 def _copied_in_part(module: nn.Module, memo: dict[int, Any]) -> tuple[nn.Module, dict[int, Any]]:
-    twins = [(x, x.__class__.__new__(x.__class__)) for x in module.modules()]
+    twins = [(x, object.__new__(x.__class__)) for x in module.modules()]
     memo.update({id(x): twin for x, twin in twins})
     for x, twin in twins:
         for name, value in vars(x).items():

@@ -207,6 +207,41 @@ def test_a_model_that_cannot_be_copied_whole_is_left_alone_too():
     assert not unknown(capture(still))
 
 
+class Single(nn.Module):
+    """Refuses to be copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.n = conv(), 0
+
+    def __deepcopy__(self, memo):
+        raise RuntimeError("there is only one")
+
+    def forward(self, x):
+        return self.a(x) + torch.ones(4, 1, 1)
+
+
+def test_a_model_that_refuses_to_be_copied_is_left_alone_too():
+    for model in (Single().eval(), nn.Sequential(Single()).eval()):
+        before = contents(model)
+        runtime = compiled(model)
+        assert contents(model) == before
+        assert not runtime.report().notes
+        with torch.no_grad():
+            torch.testing.assert_close(runtime(X), model(X), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_which_nothing_can_be_copied_runs_itself(monkeypatch):
+    monkeypatch.setattr("sparsepath.deploy.copies._copied_in_part", lambda *given: 1 / 0)
+    model = Single().eval()
+    before = contents(model)
+    runtime = compiled(model)
+    assert contents(model) == before
+    assert notes(runtime) == "'model' runs in torch: it cannot be copied."
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(X), model(X))
+
+
 class Closing(nn.Module):
     """Keeps a function about itself."""
 

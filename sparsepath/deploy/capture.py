@@ -9,6 +9,7 @@ followed become one node, which torch runs.
 import inspect
 import operator
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,36 +18,57 @@ import torch
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from sparsepath.deploy.copies import copied, why_opaque, with_weights_computed
+from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Call, Graph, Node, Value
 from sparsepath.deploy.network import GraphNetwork
-from sparsepath.deploy.trace import Translator, copied
+from sparsepath.deploy.recorded import refuse_lost_changes, refuse_lost_kind
+from sparsepath.deploy.state import State
+from sparsepath.deploy.trace import Translator
+from sparsepath.deploy.translate import Unknown
+
+# Where fx keeps what the code made on its way, in the module that it traces.
+FX_KEEPS = ("_tensor_constant", "_torchbind_obj", "_tree_spec_constant", "_opaque_obj")
 
 
 def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
     """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
     if isinstance(model, GraphNetwork):
-        if (known := model.graph()) is not None:
+        if why_opaque(model) is None and (known := model.graph()) is not None:
             return known
         names = model.input_names()
     else:
         names = _input_names(model, inputs)
-    own = set(vars(model))
     try:
-        tracer = _Tracer(names)
-        traced = tracer.trace(model)
-        return Translator(model, tracer.reasons).graph(traced)
+        return _traced(model, names)
     except Exception as error:  # whatever a user's code may raise on values that are not there yet
         call = Call(copied(model), tuple(map(Value, names)), {}, _untraceable(error))
         node = Node("model", "torch", names, call=call)
         return Graph(names, (node,), Value("model"))
-    finally:
-        # fx leaves tensors that the code made on its way as attributes of the user's model.
-        for name in set(vars(model)) - own:
-            delattr(model, name)
+
+
+def _traced(model: nn.Module, names: tuple[str, ...]) -> Graph:
+    """The graph of a copy, which the code may change on its way; if it did, that is a reason."""
+    own = copied(model)
+    why = "it cannot be copied" if own is model else why_opaque(with_weights_computed(own))
+    if why is not None:
+        raise Unknown(why)
+    state, tracer = State.of(own), _Tracer(names)
+    with tracer.dice:
+        recorded = tracer.trace(own)
+    if tracer.dice.drawn:
+        raise Unknown("it draws random numbers")
+    changed = state.change(but=FX_KEEPS)
+    if changed is not None:
+        raise Unknown(f"it changes its own {changed!r} as it runs")
+    return Translator(own, tracer.reasons, untouched=model).graph(recorded)
 
 
 def _input_names(model: nn.Module, count: int) -> tuple[str, ...]:
-    parameters = inspect.signature(model.forward).parameters.values()
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):  # compiled code, such as torch.jit's, need not tell
+        parameters = []
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [parameter.name for parameter in parameters if parameter.kind in plain][:count]
     return (*names, *(f"input{number}" for number in range(len(names), count)))
@@ -54,6 +76,8 @@ def _input_names(model: nn.Module, count: int) -> tuple[str, ...]:
 
 def _untraceable(error: Exception) -> str:
     """What went wrong and in which line of the user's code."""
+    if isinstance(error, Unknown):
+        return str(error)
     foreign = {Path(torch.__file__).parent, Path(__file__).parent}
     frames = [
         frame
@@ -83,6 +107,12 @@ class _Proxy(fx.Proxy):
     def __ifloordiv__(self, other: Any) -> Any:
         return self.tracer.create_proxy("call_function", operator.ifloordiv, (self, other), {})
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Only fx itself sets what a value to come is."""
+        if name not in ("node", "tracer"):
+            raise Unknown(f"it sets {name!r} of a tensor")
+        super().__setattr__(name, value)
+
     def _unheard(self, other: Any) -> Any:
         raise NotImplementedError("this kind of change in place is not understood")
 
@@ -98,6 +128,7 @@ class _Tracer(fx.Tracer):
         self.record_stack_traces = True  # so that a line can be named
         self.names = names
         self.reasons: dict[str, str] = {}
+        self.dice = Dice()
 
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
@@ -110,12 +141,29 @@ class _Tracer(fx.Tracer):
         """A value to come."""
         return _Proxy(node, self)
 
+    def create_node(self, kind: str, target: Any, *rest: Any, **options: Any) -> fx.Node:
+        """Record a call, unless it would write where a trace does not see it."""
+        refuse_lost_changes(target)
+        return super().create_node(kind, target, *rest, **options)
+
+    def create_arg(self, a: Any) -> Any:
+        """Record an argument, unless fx would make another kind of thing of it."""
+        refuse_lost_kind(a)
+        if type(a) is OrderedDict:
+            pairs = [(key, self.create_arg(x)) for key, x in a.items()]
+            return self.create_node("call_function", OrderedDict, (pairs,), {})
+        return super().create_arg(a)
+
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own."""
-        if m._forward_hooks or m._forward_pre_hooks:
-            self.reasons[module_qualified_name] = "it has forward hooks"
+        """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own.
+
+        Recurrent layers gather their weights anew whenever those are other objects.
+        """
+        why = why_opaque(m)
+        if why is not None:
+            self.reasons[module_qualified_name] = why
             return True
-        return isinstance(m, _BatchNorm)
+        return isinstance(m, (_BatchNorm, nn.RNNBase))
 
     def call_module(
         self,
@@ -126,8 +174,13 @@ class _Tracer(fx.Tracer):
     ) -> Any:
         """Trace into a module; if that fails, forget what it left and take it as a whole."""
         before, stack = len(self.graph.nodes), self.module_stack.copy()
+        drawn = self.dice.drawn
         try:
-            return super().call_module(m, forward, args, kwargs)
+            result = super().call_module(m, forward, args, kwargs)
+            if self.dice.drawn == drawn:
+                return result
+            self.dice.drawn = drawn
+            raise Unknown("it draws random numbers")
         except Exception as error:
             for node in reversed(list(self.graph.nodes)[before:]):
                 self.graph.erase_node(node)

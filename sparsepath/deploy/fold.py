@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from sparsepath.deploy.graph import Graph, Node, Value, mapped
+from sparsepath.deploy.graph import Graph, Node, Value, mapped, with_idle
 from sparsepath.deploy.operations import DROPOUTS, FUSED
 
 Absorb = Callable[[Node, Node], Node | None]
@@ -58,7 +58,8 @@ def without_dropout(graph: Graph) -> Graph:
             became[node.name] = node.inputs[0]
         else:
             kept.append(node)
-    return replace(graph, nodes=tuple(kept), output=_renamed(graph.output, became))
+    nodes = with_idle(kept, list(became.items()))
+    return replace(graph, nodes=nodes, output=_renamed(graph.output, became))
 
 
 def lift_over_concatenations(graph: Graph) -> Graph:
@@ -73,7 +74,7 @@ def lift_over_concatenations(graph: Graph) -> Graph:
         if cat is not None and cat.op == "cat" and readers[cat.name] == (node.name,):
             layers = [kept.get(name) for name in cat.inputs]
             parts = _parts(node, [x for x in layers if x and readers[x.name] == (cat.name,)])
-        if cat is None or len(parts) != len(cat.inputs) or cat.attributes["dim"] != 1:
+        if cat is None or not parts or len(parts) != len(cat.inputs) or cat.attributes["dim"] != 1:
             kept[node.name] = node
             continue
         kept.update({part.name: part for part in parts})
@@ -223,7 +224,7 @@ def _absorbed(graph: Graph, absorb: Absorb) -> Graph:
         if new is None:
             kept[node.name] = node
         else:
-            kept[new.name] = new
+            kept[new.name] = replace(new, took=(*new.took, node.name, *node.took))
             became[node.name] = new.name
             readers[new.name] = readers[node.name]
     return replace(graph, nodes=tuple(kept.values()), output=_renamed(graph.output, became))

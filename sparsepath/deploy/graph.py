@@ -116,6 +116,8 @@ class Node:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
     call: Call | None = None
+    took: tuple[str, ...] = ()
+    """the nodes that it stands for besides its own: folded into it, or without any effect"""
 
     def __repr__(self) -> str:
         shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
@@ -185,3 +187,13 @@ class Graph:
                 for node in self.nodes
             ),
         )
+
+
+def with_idle(nodes: list[Node], idle: list[tuple[str, str]]) -> tuple[Node, ...]:
+    """The nodes, each with what does nothing to the value it gives, or else to one it reads."""
+    took: dict[str, tuple[str, ...]] = {}
+    for name, value in idle:
+        near = [node.name for node in nodes if node.name == value or value in node.inputs]
+        if near:
+            took[near[0]] = (*took.get(near[0], ()), name)
+    return tuple(replace(node, took=(*node.took, *took.get(node.name, ()))) for node in nodes)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sparsepath.deploy.copies import copied
 from sparsepath.deploy.graph import Graph, Node, mapped
 from sparsepath.deploy.ordinary import node_of
 from sparsepath.deploy.places import Part, placed
@@ -20,7 +21,6 @@ from sparsepath.deploy.steps import (
     numbered_output,
     steps,
 )
-from sparsepath.deploy.trace import copied
 from sparsepath.errors import BadInput
 
 

@@ -96,8 +96,8 @@ def affine(x: Tensor, *, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def constant(*, value: Tensor, learned: bool = False) -> Tensor:
-    """An array that the network holds."""
-    return value
+    """An array that the network holds; a copy, since who gets it may change it."""
+    return value.clone()
 
 
 def max_pool(

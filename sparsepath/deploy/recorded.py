@@ -3,12 +3,14 @@
 import math
 import operator
 import re
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from sparsepath.deploy.graph import Value, mapped
 from sparsepath.deploy.lengths import Size
@@ -21,6 +23,9 @@ INPLACE = {
     operator.itruediv: operator.truediv,
     operator.ifloordiv: operator.floordiv,
 }
+# Changes of a tensor that is there already by one that is to come: only `_Proxy` hears of others.
+LOST = (operator.setitem, "__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__",
+        "__irshift__")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,30 @@ def out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
         homes = [home for home in (torch, nn.functional) if hasattr(home, name[:-1])]
         return (getattr(homes[0], name[:-1]) if homes else target), True
     return target, keywords.get("inplace") is True
+
+
+def refuse_lost_changes(target: Any) -> None:
+    """Refuse a call that changes a tensor which the trace takes for a constant."""
+    if target in LOST:
+        raise Unknown("it writes into a tensor that it made before")
+
+
+def refuse_lost_kind(x: Any) -> None:
+    """Refuse a container that fx would take for a plain one."""
+    kinds = (dict, list, tuple, OrderedDict, immutable_dict, immutable_list, torch.Size)
+    named = hasattr(x, "_fields") or not isinstance(x, (dict, list, tuple))
+    made = is_dataclass(x) and not isinstance(x, type) and any(not f.init for f in fields(x))
+    if (not named and type(x) not in kinds) or made:
+        raise Unknown(f"it makes a {type(x).__name__}")
+
+
+def plain(structure: Any) -> Any:
+    """The dicts and lists that the code made, in place of those that fx keeps unchanged."""
+    if isinstance(structure, immutable_dict):
+        return {key: plain(part) for key, part in structure.items()}
+    if isinstance(structure, immutable_list):
+        return [plain(part) for part in structure]
+    return tuple(map(plain, structure)) if type(structure) is tuple else structure
 
 
 def place_of(node: fx.Node) -> str:

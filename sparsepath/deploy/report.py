@@ -10,6 +10,7 @@ from sparsepath.deploy.graph import Graph, Node
 from sparsepath.deploy.plan import Plan
 
 Shapes = Mapping[str, tuple[int, ...]]
+LAYERS = ("conv", "conv_transpose", "linear")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,13 @@ class Row:
     """multiplications that its method makes for one image"""
     seconds: Mapping[str, float]
     """for one image, by each method that was measured on the layer by itself"""
+    took: tuple[str, ...] = ()
+    """the nodes that became part of it, or did nothing to what it gives"""
+
+    @property
+    def title(self) -> str:
+        """The node and all that runs within it."""
+        return " + ".join((self.name, *self.took))
 
 
 @dataclass(frozen=True)
@@ -48,17 +56,20 @@ class Report:
         shapes: Shapes,
         plan: Plan,
         notes: tuple[str, ...],
+        in_torch: Mapping[str, int],
     ) -> "Report":
-        """The report on a plan."""
+        """The report on a plan; `in_torch` are the multiplications that only torch knows of."""
         rows = []
+        images = (shapes[graph.inputs[0]] or (1,))[0]
         for node in graph:
             choice, weight = choices[node.name], node.arrays.get("weight")
             zero = 0.0 if weight is None else (weight == 0).double().mean().item()
-            macs = macs_of(node, shapes)
+            macs = in_torch.get(node.name, 0) + macs_of(node, shapes)
+            macs = round(macs * _images(node, shapes, images) / images)
             rows.append(
                 Row(
                     node.name, node.op, choice.method, choice.why, macs, zero,
-                    _work(node, choice.method, macs), choice.seconds,
+                    _work(node, choice.method, macs), choice.seconds, node.took,
                 )
             )  # fmt: skip
         return cls(plan.runner, tuple(rows), notes, plan.seconds)
@@ -80,7 +91,7 @@ class Report:
         return sum(row.macs for row in chosen) / max(1, self.macs)
 
     def __str__(self) -> str:
-        wide = max((len(row.name) for row in self.rows), default=4)
+        wide = max((len(row.title) for row in self.rows), default=4)
         lines = [
             f"{self.macs / 1e6:.1f} M MACs an image, {self.native_share:.1%} of them in "
             f"sparsepath's kernels; the whole runs in {self.runner}.",
@@ -88,7 +99,7 @@ class Report:
             f"{'node':<{wide}}  {'op':<18} {'runs as':<10} {'M MACs':>8} {'zero':>6}  why",
         ]
         lines += [
-            f"{r.name:<{wide}}  {r.op:<18} {r.method:<10} "
+            f"{r.title:<{wide}}  {r.op:<18} {r.method:<10} "
             f"{r.macs / 1e6:8.2f} {r.zero:6.1%}  {r.why}"
             for r in self.rows
         ]
@@ -109,10 +120,18 @@ def _work(node: Node, method: str, macs: int) -> int:
     return round(macs * kept * saved)
 
 
+def _images(node: Node, shapes: Shapes, images: int) -> int:
+    """How many images a layer gets: the code may have folded another axis into the batch."""
+    weight = node.arrays.get("weight")
+    source = shapes[node.inputs[0]] if node.inputs else ()
+    batched = weight is not None and len(source) >= weight.dim()
+    return source[0] if node.op in LAYERS and batched else images
+
+
 def macs_of(node: Node, shapes: Shapes) -> int:
     """The multiplications of a node for one image, zeros included."""
     weight = node.arrays.get("weight")
-    if node.op not in ("conv", "conv_transpose", "linear") or weight is None:
+    if node.op not in LAYERS or weight is None:
         return 0
     source = shapes[node.inputs[0]]
     if node.op == "linear":

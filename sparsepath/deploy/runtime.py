@@ -27,8 +27,10 @@ from sparsepath.deploy.inputs import (
     repeated,
     said,
 )
+from sparsepath.deploy.macs import macs_in_torch
 from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
+from sparsepath.deploy.rehearsal import Rehearsal
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.schedule import Schedule, Shapes
 from sparsepath.deploy.tuner import Tuner
@@ -92,8 +94,12 @@ class Runtime:
         self._types = tuple(x.dtype for x in example)
         self._strict = captured if strict else None
         threads = min(threads, cores())  # more only get in each other's way
+        rehearsal = Rehearsal.of(self._graph)
+        self._trial = rehearsal.graph
+        self._shapes = self._traced(example)
+        self._stateful = rehearsal.changed  # looked at now: a second run may undo the first
         dense = {"torch": in_torch(self._graph)}
-        other = in_onnxruntime(self._graph, example, threads) if times is not None else None
+        other = in_onnxruntime(self._trial, example, threads) if times is not None else None
         if other is not None:
             dense["onnxruntime"] = other
         self._weights = Weights()
@@ -104,13 +110,17 @@ class Runtime:
         self._notes = _notes(self._graph)
         for note in self._notes:
             log.warning("%s", note)
-        self._shapes = self._traced(example)
-        self._one, self._many = self._planned(example, times, {} if native_only else dense)
+        self._macs = said(example, lambda: macs_in_torch(self._trial, example))
+        rivals = dense if self._trial is self._graph else {"torch": in_torch(self._trial)}
+        self._one, self._many = self._planned(example, times, {} if native_only else rivals)
         # Some images, but too few for the lanes of batches: as one, but sharing the weights.
         self._few = replace(self._one, lanes=FEW)
         used = {self._one.runner, self._many.runner}
         self._dense = {name: run for name, run in dense.items() if name in used}
-        self._run(example)
+        self._stateful = self._stateful or rehearsal.changed
+        if not self._stateful:
+            self._trial = self._graph
+            self._run(example)
 
     def __call__(self, *inputs: Tensor) -> Any:
         """What the model gives for these inputs, in eval mode and without gradients."""
@@ -121,7 +131,7 @@ class Runtime:
 
     @torch.no_grad()
     def _checked(self, inputs: Sequence[Tensor]) -> Any:
-        if self._strict is not None and not all_finite(inputs):
+        if self._strict is not None and (self._stateful or not all_finite(inputs)):
             return reference.run(self._strict, *inputs)
         given = self._run(inputs)
         if self._strict is not None and not all_finite(given):
@@ -134,7 +144,7 @@ class Runtime:
         choices = plan.choices
         if plan.runner == "native":
             choices = self._planner.schedule(plan, self._shapes).choices
-        return Report.of(self._graph, choices, self._shapes, plan, self._notes)
+        return Report.of(self._graph, choices, self._shapes, plan, self._notes, self._macs)
 
     @torch.no_grad()
     def profile(self, *inputs: Tensor) -> Mapping[str, float]:
@@ -176,7 +186,9 @@ class Runtime:
 
     def _schedule(self, plan: Plan, inputs: Sequence[Tensor]) -> Schedule:
         """The steps of a plan for inputs of this size, built at the first."""
-        key = (plan.lanes, *(tuple(x.shape[1:]) for x in inputs))
+        batch = batch_of(inputs[0].shape)
+        alike = tuple(batch_of(x.shape) == batch for x in inputs)
+        key = (plan.lanes, alike, *(tuple(x.shape[1:]) for x in inputs))
         with self._lock:
             schedule = self._schedules.get(key)
         if schedule is None:
@@ -190,7 +202,7 @@ class Runtime:
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by running it once in torch."""
-        shapes: Shapes = said(inputs, lambda: reference.shapes(self._graph, inputs))
+        shapes: Shapes = said(inputs, lambda: reference.shapes(self._trial, inputs))
         return shapes
 
     def _plan(self, batch: int) -> Plan:
@@ -222,7 +234,8 @@ class Runtime:
                 shapes = self._traced(images)
             except BadInput:  # the first axis is not that of the images
                 images, shapes = list(example), self._shapes
-            plans.append(Tuner(self._planner, images, shapes, rivals, times).plan(lanes))
+            planner = replace(self._planner, graph=self._trial)
+            plans.append(Tuner(planner, images, shapes, rivals, times).plan(lanes))
         times.keep()
         self._weights.forget_all_but(*(plan.choices for plan in plans))
         return plans[0], plans[1]

@@ -1,8 +1,9 @@
 """The steps that compute a graph for inputs of one size: native programs and torch's operations."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -10,12 +11,14 @@ from torch import Tensor
 from sparsepath.deploy import lowerings as lowerings  # fills the table of lowerings
 from sparsepath.deploy.choices import Choice, Lanes, Weights
 from sparsepath.deploy.graph import Graph, Value, mapped
+from sparsepath.deploy.inputs import batch_of
 from sparsepath.deploy.lower import Builder, Unfit
 from sparsepath.deploy.maps import Map, Plain
 from sparsepath.deploy.program import Program
 from sparsepath.deploy.segments import Segment, cut, run_in_torch
 from sparsepath.errors import BadInput
 
+log = logging.getLogger("sparsepath")
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -32,12 +35,17 @@ class Native:
     segment: Segment
     program: Program
     views: tuple[tuple[int, Plain], ...]  # which of the program's outputs, and its shape
+    told: list[str] = field(default_factory=list)  # said once, not at every run
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The segment's outputs; by torch if the program was built for other inputs."""
         try:
             given = self.program.run([x.contiguous() for x in inputs])
-        except BadInput:
+        except BadInput as error:
+            if not self.told:
+                names = ", ".join(repr(node.name) for node in self.segment.nodes)
+                self.told.append(f"{names} ran in torch for such inputs: {error}")
+                log.warning("%s", self.told[0])
             return run_in_torch(self.segment, *inputs)
         return tuple(
             x if x.shape[1:] == plain.shape else x.view(-1, *plain.shape)
@@ -108,12 +116,18 @@ def schedule(
 ) -> Schedule:
     """Build every step; a node that the kernels refuse at this size goes to torch."""
     choices = dict(choices)
+    images = {name: batch_of(shape) for name, shape in shapes.items()}
+    for node in graph:
+        met = {images[name] for name in (*node.inputs, node.name)}
+        if choices[node.name].method != "torch" and len(met) > 1:
+            met_in_words = " and ".join(map(str, sorted(met)))
+            choices[node.name] = Choice("torch", f"it brings together {met_in_words} images")
     while True:
-        for name in _trivial(cut(graph, choices)):
+        for name in _trivial(cut(graph, choices, images)):
             choices[name] = Choice("torch", "it is too little to be worth the kernels' layout")
         try:
             steps = []
-            for segment in cut(graph, choices):
+            for segment in cut(graph, choices, images):
                 run: Callable[..., Any] = _in_torch(segment)
                 if segment.native:
                     run = _native(segment, choices, shapes, lanes, weights, threads)

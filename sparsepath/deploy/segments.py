@@ -19,8 +19,13 @@ class Segment:
     outputs: tuple[str, ...]
 
 
-def cut(graph: Graph, choices: Mapping[str, Choice]) -> tuple[Segment, ...]:
-    """Segments as long as can be, in an order that respects who reads what."""
+def cut(
+    graph: Graph, choices: Mapping[str, Choice], images: Mapping[str, int]
+) -> tuple[Segment, ...]:
+    """Segments as long as can be, in an order that respects who reads what.
+
+    A native one goes through its images together, so all its values have as many of them.
+    """
     readers = graph.readers()
     made = set(graph.inputs)
     waiting = list(graph.nodes)
@@ -29,9 +34,12 @@ def cut(graph: Graph, choices: Mapping[str, Choice]) -> tuple[Segment, ...]:
         native = not runs or not runs[-1][0]
         run: list[Node] = []
         rest: list[Node] = []
+        count: int | None = None
         for node in waiting:  # in order, so that one pass takes all that can follow
             ready = made.issuperset(node.inputs)
-            if ready and (choices[node.name].method != "torch") == native:
+            fits = not native or count in (None, images[node.name])
+            if ready and fits and (choices[node.name].method != "torch") == native:
+                count = images[node.name]
                 run.append(node)
                 made.add(node.name)
             else:

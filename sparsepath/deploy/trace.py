@@ -1,19 +1,21 @@
 """From the nodes that a trace recorded, with their changes in place, to those of a graph."""
 
-import copy
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
-from sparsepath.deploy.graph import Array, Attribute, Call, Graph, Node, Value, mapped
+from sparsepath.deploy.copies import copied
+from sparsepath.deploy.dice import Dice
+from sparsepath.deploy.graph import Attribute, Call, Graph, Node, Value, mapped, with_idle
 from sparsepath.deploy.lengths import RESHAPES, Lengths, Size, computed
 from sparsepath.deploy.naming import Names
 from sparsepath.deploy.operations import DROPOUTS
+from sparsepath.deploy.own_arrays import OwnArrays
 from sparsepath.deploy.recorded import (
     Method,
     Shape,
@@ -23,6 +25,7 @@ from sparsepath.deploy.recorded import (
     line_of,
     out_of_place,
     place_of,
+    plain,
     shape_of,
     spoken,
 )
@@ -34,31 +37,25 @@ VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch", *DROPOU
 AXES: Mapping[type[nn.Module], int] = {nn.BatchNorm1d: 1, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}
 
 
-def copied(module: nn.Module) -> nn.Module:
-    """A module of our own, so that training the user's goes on without changing ours."""
-    try:
-        return copy.deepcopy(module)
-    except Exception:  # some modules hold what cannot be copied
-        return module
-
-
 class Translator:
     """Turns the nodes of a trace, one after the other, into those of a graph."""
 
-    def __init__(self, model: nn.Module, reasons: dict[str, str]) -> None:
-        """`reasons` says why some modules were not traced into."""
+    def __init__(self, model: nn.Module, reasons: dict[str, str], *, untouched: nn.Module) -> None:
+        """`reasons` says why modules were not traced into; `untouched` has them as they start."""
         self.model = model
         self.names = Names(model)
         self.reasons = reasons
+        self.untouched = untouched
         self.nodes: list[Node] = []
         # What is known of each recorded node: a value to come, or an array or number already.
         self.known: dict[fx.Node, Any] = {}
         self.base: dict[str, str] = {}
         self.same: dict[str, str] = {}
         self.numbers: set[str] = set()
-        self.copies: dict[int, Tensor] = {}
-        self.modules: dict[str, nn.Module] = {}
         self.lengths = Lengths()
+        self.arrays = OwnArrays(self.names)
+        # What gives back its input as it is, with the value's name.
+        self.idle: list[tuple[str, str]] = []
 
     def graph(self, traced: fx.Graph) -> Graph:
         """The whole trace as a graph."""
@@ -69,29 +66,16 @@ class Translator:
                 inputs.append(self.names.free(str(node.target)))
                 self.known[node] = Value(inputs[-1])
             elif node.op == "get_attr":
-                self.known[node] = self._named_weight(str(node.target))
+                self.known[node] = self.arrays.named(str(node.target))
             elif node.op == "output":
                 output = mapped(self._filled(node.args[0]), self._as_value)
             else:
                 self._call(node, list(traced.nodes))
-        return Graph(tuple(inputs), tuple(self.nodes), output)
-
-    def _named_weight(self, path: str) -> Any:
-        own = self._own(self.names.found(path))
-        self.names.remember(path, own)
-        return own
-
-    def _own(self, x: Any) -> Any:
-        """A copy of a weight, once for all that share it: the user may go on training."""
-        if not isinstance(x, Tensor):
-            return x
-        if id(x) not in self.copies:
-            self.copies[id(x)] = x.detach().clone(memory_format=torch.contiguous_format)
-        return self.copies[id(x)]
+        return Graph(tuple(inputs), with_idle(self.nodes, self.idle), output)
 
     def _filled(self, structure: Any) -> Any:
         return mapped(
-            structure, lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
+            plain(structure), lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
         )
 
     def _as_value(self, leaf: Any) -> Any:
@@ -120,21 +104,36 @@ class Translator:
     def _call(self, node: fx.Node, order: list[fx.Node]) -> None:
         arguments, keywords = self._filled(tuple(node.args)), self._filled(dict(node.kwargs))
         target, changes = out_of_place(node.target, keywords)
+        if changes and isinstance(arguments[0], (tuple, list)):
+            raise Unknown("it changes several tensors at once")
         changes = changes and self._is_tensor(arguments[0])
         if changes and isinstance(arguments[0], Tensor):
             raise Unknown("it changes its own weights as it runs")
         answer = asked(target, arguments) or computed(target, arguments)
         if answer is not None:
             self.known[node] = answer
+        elif _packs(target):
+            self.known[node] = target(*arguments, **keywords)
         elif node.op != "call_module" and not is_open((arguments, keywords)):
-            # Weights computed from weights are the same at every run.
-            self.known[node] = Method(target)(*arguments, **keywords)
+            self.known[node] = self._computed(target, arguments, keywords, place_of(node))
         else:
             made = self._made(node, target, arguments, keywords, changes)
-            value = made.value if isinstance(made, Same) else self._add(made, place_of(node))
+            value = self._added(made, node)
             if changes and value != arguments[0]:
                 self._redirect(arguments[0], value, order[order.index(node) + 1 :])
             self.known[node] = value
+
+    def _computed(
+        self, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], place: str
+    ) -> Any:
+        """Weights computed from weights: the same at every run, unless they are drawn."""
+        with Dice() as dice:
+            result = Method(target)(*arguments, **keywords)
+        if not dice.drawn:
+            return result
+        return self._add(
+            Call(Method(target), arguments, keywords, "it draws random numbers"), place
+        )
 
     def _is_tensor(self, x: Any) -> bool:
         return isinstance(x, Tensor) or (isinstance(x, Value) and x.name not in self.numbers)
@@ -163,11 +162,15 @@ class Translator:
             why = self.reasons.get(str(node.target), f"{unknown}{line_of(node)}")
         arguments, keywords = mapped((arguments, keywords), lambda leaf: self._measured(leaf, why))
         if node.op == "call_module":
-            path = str(node.target)
-            if path not in self.modules:
-                self.modules[path] = copied(self.model.get_submodule(path))
-            return Call(self.modules[path], arguments, keywords, why)
+            return Call(self._whole.get_submodule(str(node.target)), arguments, keywords, why)
+        if isinstance(target, type):  # a record of the user's, with what it holds by name
+            return Call(target, arguments, keywords, why)
         return Call(Method(node.target if changes else target, changes), arguments, keywords, why)
+
+    @cached_property
+    def _whole(self) -> nn.Module:
+        """One copy for all modules that stay whole, so that they share what they shared."""
+        return copied(self.untouched)
 
     def _module(
         self, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -178,7 +181,7 @@ class Translator:
             raise Unknown("sparsepath does not know this kind of module")
         assert isinstance(module, _BatchNorm)
         mean, variance, weight, bias = map(
-            self._own, (module.running_mean, module.running_var, module.weight, module.bias)
+            self.arrays.own, (module.running_mean, module.running_var, module.weight, module.bias)
         )
         batches = module.num_batches_tracked
         more: dict[str, Attribute] = {"batches": 0 if batches is None else int(batches)}
@@ -190,13 +193,23 @@ class Translator:
             **more,
         )
 
+    def _added(self, made: Draft | Same | Call, node: fx.Node) -> Value:
+        if not isinstance(made, Same):
+            return self._add(made, place_of(node))
+        place = place_of(node)
+        own = place == "" or place.endswith(".")
+        self.idle.append(
+            (self.names.free(f"{place}{spoken(node.target)}" if own else place), made.value.name)
+        )
+        return made.value
+
     def _add(self, made: Draft | Call, place: str) -> Value:
         """A new node; in a user's own module, whose place ends in a dot, the operation names it."""
         own = place == "" or place.endswith(".")
         if isinstance(made, Call):
             name = self.names.free(f"{place}{spoken(made.function)}" if own else place)
             names = tuple(value.name for value in made.values)
-            call, arrays = self._with_arrays(made)
+            call, arrays = self.arrays.lifted(made)
             self._append(Node(name, "torch", names, arrays=arrays, call=call))
             if names and self.numbers.issuperset(names):
                 self.numbers.add(name)
@@ -206,24 +219,6 @@ class Translator:
             inputs = (self._node(made, f"{place}{'' if own else '.'}{made.op}", inputs),)
             made = made.then
         return self._node(made, self.names.of(made, place), inputs)
-
-    def _with_arrays(self, call: Call) -> tuple[Call, dict[str, Tensor]]:
-        """The call with its weights by name, and those: they must train and move as any others."""
-        arrays: dict[str, Tensor] = {}
-        found: dict[int, Array] = {}
-
-        def lifted(leaf: Any) -> Any:
-            if not isinstance(leaf, Tensor):
-                return leaf
-            if id(leaf) not in found:
-                title = self.names.title(leaf)
-                taken = sum(title.name == name.rstrip("_") for name in arrays)
-                found[id(leaf)] = replace(title, name=title.name + "_" * taken)
-                arrays[found[id(leaf)].name] = leaf
-            return found[id(leaf)]
-
-        arguments, keywords = mapped((call.arguments, dict(call.keywords)), lifted)
-        return replace(call, arguments=arguments, keywords=keywords), arrays
 
     def _node(self, draft: Draft, path: str, inputs: tuple[Value, ...]) -> Value:
         name = self.names.free(path)
@@ -240,9 +235,9 @@ class Translator:
         for name in node.inputs if node.op in VIEWS else ():
             self.base[node.name] = self.base.get(name, name)
         if node.op in DROPOUTS:
-            self.same[node.name] = self._whole(node.inputs[0])
+            self.same[node.name] = self._undropped(node.inputs[0])
 
-    def _whole(self, name: str) -> str:
+    def _undropped(self, name: str) -> str:
         """The value that this one is when a network is used, whatever dropouts lie between."""
         return self.same.get(name, name)
 
@@ -251,7 +246,9 @@ class Translator:
         base = self.base.get(old.name, old.name)
         to_come = set(later)
         for node, value in list(self.known.items()):
-            if isinstance(value, Value) and self._whole(value.name) == self._whole(old.name):
+            if isinstance(value, Value) and self._undropped(value.name) == self._undropped(
+                old.name
+            ):
                 self.known[node] = new
             elif isinstance(value, Value) and self.base.get(value.name, value.name) == base:
                 self._refuse_readers(value, to_come & set(node.users))
@@ -260,3 +257,9 @@ class Translator:
     def _refuse_readers(value: Value, readers: set[fx.Node]) -> None:
         if readers:
             raise Unknown(f"a change in place shows in {value.name!r} too")
+
+
+def _packs(target: Any) -> bool:
+    """Whether a call only makes a container of what it is given."""
+    named = isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")
+    return named or target is OrderedDict

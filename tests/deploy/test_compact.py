@@ -376,6 +376,14 @@ class Restless(nn.Module):
         return self.conv(x) + torch.rand(())
 
 
+class Turning(Restless):
+    turn = 0
+
+    def forward(self, x):
+        Turning.turn += 1  # of the class, where nobody looks
+        return self.conv(x) * Turning.turn
+
+
 @pytest.mark.parametrize(
     ("model", "example", "options", "says"),
     [
@@ -384,7 +392,8 @@ class Restless(nn.Module):
         (nn.Conv2d(3, 4, 1), [1], {}, "at least one image, not int"),
         (nn.Conv2d(3, 4, 1), torch.ones(1, 2, 4, 4), {}, r"cannot run the example of shape"),
         (nn.Conv2d(3, 4, 1), torch.ones(1, 3, 4, 4), {"multiple": 0}, "multiple must be a whole"),
-        (Restless(), torch.ones(1, 3, 4, 4), {}, "the same at every call"),
+        (Restless(), torch.ones(1, 3, 4, 4), {}, "it draws random numbers"),
+        (Turning(), torch.ones(1, 3, 4, 4), {}, "the same at every call"),
     ],
 )
 def test_bad_input_gets_a_sentence(model, example, options, says):

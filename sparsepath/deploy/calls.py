@@ -14,7 +14,7 @@ from torch import Tensor
 from sparsepath.deploy.kernels import ISA, NO_CLAMP, Conv, Engine, Linear, Pair, library
 from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
-from sparsepath.deploy.memory import Arena, Slot
+from sparsepath.deploy.memory import Arena, Slot, empty
 from sparsepath.deploy.phases import phases, visits
 from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, held, read_to_the_end
 from sparsepath.errors import BadInput, checked_count
@@ -99,8 +99,13 @@ class Calls:
     def _begun(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Plan, list[int]]:
         """Empty outputs, the plan that fills them, and where inputs and outputs lie."""
         batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
-        return outputs, self._plan(batch), [x.data_ptr() for x in (*inputs, *outputs)]
+        outputs = [empty(batch, *tensor.shape) for tensor in self._outputs]
+        if any(type(x) is not Tensor for x in outputs):
+            raise BadInput("Inside such a mode of torch tensors hold no numbers; leave it first.")
+        addresses = [x.data_ptr() for x in (*inputs, *outputs)]
+        if 0 in addresses:
+            raise BadInput("An input must hold its numbers in memory; give a copy of it.")
+        return outputs, self._plan(batch), addresses
 
     def _taken(self) -> Place:
         """A place that nobody else works at."""
@@ -175,8 +180,8 @@ class Calls:
                 raise BadInput(
                     f"An input must be float32 on the CPU, not {tensor.dtype} on {tensor.device}."
                 )
-            if not tensor.is_contiguous():
-                raise BadInput("An input must be contiguous; call .contiguous() on it.")
+            if not tensor.is_contiguous() or tensor.is_neg():
+                raise BadInput("An input must be contiguous; call .clone() on it.")
         return batch
 
     def _plain(self, shape: tuple[int, ...]) -> Plain:

@@ -1,5 +1,6 @@
 """What a runtime may be given; everything else gets a sentence."""
 
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,9 +32,10 @@ def checked_model(model: object) -> None:
 def given_tensors(example: object) -> tuple[Any, ...]:
     """What an example holds: one tensor, or several in a tuple or list."""
     inputs = (example,) if isinstance(example, Tensor) else example
-    if not isinstance(inputs, Sequence) or not inputs:
+    if isinstance(inputs, str | bytes) or not isinstance(inputs, Sequence) or not inputs:
         raise BadInput(
-            f"The example must be a tensor or several in a tuple, not {type(example).__name__}."
+            f"The example must be a tensor or several in a tuple, not {reprlib.repr(example)} "
+            f"({type(example).__name__})."
         )
     return tuple(inputs)
 
@@ -58,16 +60,37 @@ def checked_inputs(inputs: Sequence[object], types: Sequence[torch.dtype] | None
         which = "The input" if len(inputs) == 1 else f"Input {place + 1}"
         if not isinstance(tensor, Tensor):
             raise BadInput(f"{which} must be a torch tensor, not {type(tensor).__name__}.")
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-            raise BadInput(
-                f"{which} must be an ordinary tensor on the CPU, "
-                f"not {tensor.layout} on {tensor.device}."
-            )
+        strange = _strange(tensor)
+        if strange is not None:
+            raise BadInput(f"{which} must be an ordinary tensor on the CPU, not {strange}.")
         if types is not None and tensor.dtype != types[place]:
             raise BadInput(
                 f"{which} must be {types[place]} like the example, not {tensor.dtype}; "
                 f"convert it or compile again."
             )
+
+
+def _strange(tensor: Tensor) -> str | None:
+    """What a tensor is that does not hold its numbers in the CPU's memory, or None."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        return f"{tensor.layout} on {tensor.device}"
+    if tensor.is_nested:
+        return "a nested one"
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return f"a {type(tensor).__name__}"
+    try:
+        room = tensor.untyped_storage().nbytes()
+    except RuntimeError:
+        return "one inside torch.vmap or a transform of torch.func"
+    if room < tensor.nbytes and room < _extent(tensor):
+        return f"one of {room} bytes of memory for the shape {tuple(tensor.shape)}"
+    return None
+
+
+def _extent(tensor: Tensor) -> int:
+    """The bytes from the beginning of a tensor's memory to its end."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
 
 
 def batch_of(shape: Sequence[int]) -> int:
@@ -79,7 +102,7 @@ def repeated(x: Tensor, batch: int) -> Tensor:
     """As many images as are asked for, over and over those of the example."""
     if x.dim() == 0:
         return x
-    return x[torch.arange(batch) % len(x)]
+    return x[torch.arange(batch, device=x.device) % len(x)]
 
 
 def all_finite(structure: Any) -> bool:

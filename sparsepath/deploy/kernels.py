@@ -216,7 +216,7 @@ def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:
 
 def _plain_bias(bias: Tensor | None, length: int) -> Tensor:
     if bias is None:
-        return torch.zeros(length)
+        return torch.zeros(length, dtype=torch.float32, device="cpu")
     bias = _plain("bias", bias, 1)
     if len(bias) != length:
         raise BadInput(f"bias must have one value per filter ({length}), not {len(bias)}.")

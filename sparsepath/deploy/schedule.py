@@ -36,7 +36,7 @@ class Native:
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The segment's outputs; by torch if the program was built for other inputs."""
         try:
-            given = self.program.run([x.contiguous() for x in inputs])
+            given = self.program.run([x.resolve_neg().contiguous() for x in inputs])
         except BadInput:
             return run_in_torch(self.segment, *inputs)
         return tuple(

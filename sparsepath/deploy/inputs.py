@@ -1,14 +1,14 @@
 """What a runtime may be given; everything else gets a sentence."""
 
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from sparsepath.deploy.graph import mapped
+from sparsepath.deploy.graph import Graph, mapped
 from sparsepath.errors import BadInput
 
 
@@ -91,6 +91,21 @@ def _extent(tensor: Tensor) -> int:
     """The bytes from the beginning of a tensor's memory to its end."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+
+
+def normed(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:
+    """The axes of what batch norms of maps read: they insist on them, until they are folded."""
+    read = [node.inputs[0] for node in graph if node.op == "batch_norm"]
+    return {name: len(shapes[name]) for name in read if len(shapes.get(name, ())) > 3}
+
+
+def checked_axes(axes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse what a batch norm would have refused."""
+    for name, wanted in axes.items():
+        if len(shapes[name]) != wanted:
+            raise ValueError(
+                f"batch norm takes {wanted} axes behind {name!r}, not {len(shapes[name])}."
+            )
 
 
 def batch_of(shape: Sequence[int]) -> int:

@@ -21,9 +21,11 @@ from sparsepath.deploy.graph import Graph
 from sparsepath.deploy.inputs import (
     all_finite,
     batch_of,
+    checked_axes,
     checked_example,
     checked_inputs,
     checked_model,
+    normed,
     repeated,
     said,
 )
@@ -31,9 +33,10 @@ from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.schedule import Schedule, Shapes
+from sparsepath.deploy.target import named
 from sparsepath.deploy.tuner import Tuner
 from sparsepath.deploy.tuning import Times
-from sparsepath.errors import BadInput, checked_count
+from sparsepath.errors import BadInput, checked_count, checked_flag
 
 log = logging.getLogger("sparsepath")
 # So many sizes of images are remembered; a runtime that meets ever new ones must not grow.
@@ -58,11 +61,16 @@ def compile(
     the model takes will do too. With `tune` the fastest way is measured here and kept in `cache`;
     without, a rule decides. With `strict` inputs that are not finite give exactly what torch gives.
     With `native_only` no dense runtime may take the whole model, even if it is faster.
+
+    It is the model as it is now, in float32 even under torch.autocast. A model that changes its
+    input in place may or may not change the caller's tensor here: give it a copy if that matters.
     """
     checked_model(model)
     inputs = checked_example(example)
     checked_count("threads", threads)
-    with torch.no_grad():
+    for name, flag in (("tune", tune), ("strict", strict), ("native_only", native_only)):
+        checked_flag(name, flag)
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
         captured = capture(model, inputs=len(inputs))
         return Runtime(
             captured,
@@ -104,7 +112,9 @@ class Runtime:
         self._notes = _notes(self._graph)
         for note in self._notes:
             log.warning("%s", note)
+        self._normed: Mapping[str, int] = {}
         self._shapes = self._traced(example)
+        self._normed = normed(captured, self._shapes)
         self._one, self._many = self._planned(example, times, {} if native_only else dense)
         # Some images, but too few for the lanes of batches: as one, but sharing the weights.
         self._few = replace(self._one, lanes=FEW)
@@ -119,7 +129,23 @@ class Runtime:
         ready = self._ready.get(tuple([x.shape for x in inputs]))
         return self._checked(inputs) if ready is None else ready(*inputs)[0]
 
+    def __copy__(self) -> "Runtime":
+        """The runtime itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Runtime":
+        """The runtime itself, which never changes."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Refused: what a runtime holds is of this process and this machine."""
+        raise BadInput(
+            "A runtime cannot be pickled; save the model (sparsepath.deploy.save) and compile it "
+            "where it is to run."
+        )
+
     @torch.no_grad()
+    @torch.autocast("cpu", enabled=False)
     def _checked(self, inputs: Sequence[Tensor]) -> Any:
         if self._strict is not None and not all_finite(inputs):
             return reference.run(self._strict, *inputs)
@@ -191,6 +217,7 @@ class Runtime:
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by running it once in torch."""
         shapes: Shapes = said(inputs, lambda: reference.shapes(self._graph, inputs))
+        said(inputs, lambda: checked_axes(self._normed, shapes))
         return shapes
 
     def _plan(self, batch: int) -> Plan:
@@ -234,7 +261,10 @@ class Runtime:
 
 def _times(cache: str | Path | None, threads: int) -> Times:
     alone = threads == 1 and torch.get_num_threads() == 1
-    return Times(None if cache is None else Path(cache), alone=alone)
+    folder = None if cache is None else named(cache)
+    if folder is not None and "\0" in str(folder):
+        raise BadInput(f"A path holds no zero bytes, as {str(folder)!r} does.")
+    return Times(folder, alone=alone)
 
 
 def cores() -> int:

@@ -90,7 +90,7 @@ def _strange(tensor: Tensor) -> str | None:
 def _extent(tensor: Tensor) -> int:
     """The bytes from the beginning of a tensor's memory to its end."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+    return int(tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
 
 
 def normed(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:

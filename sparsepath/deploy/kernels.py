@@ -75,6 +75,9 @@ class Engine:
 class _Packed:
     """Weights in the form that the kernels read; immutable, shared by any number of engines."""
 
+    reach: tuple[float, float]
+    """how much larger than its inputs an output can be: so many times, and so much more"""
+
     def __init__(self, weight: Tensor) -> None:
         self._handle: int | None = None
         self._library = library()
@@ -126,6 +129,7 @@ class Conv(_Packed):
         for name in ("kernel", "stride", "padding", "dilation"):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
         spec.method, spec.columns = get_args(Method).index(method), columns
+        self.reach = _reach(weight, bias)
         self._handle = self._library.sp_pack_conv(
             ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
         )
@@ -198,6 +202,7 @@ class Linear(_Packed):
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = weight.shape
+        self.reach = _reach(weight, bias)
         self._handle = self._library.sp_pack_linear(
             self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr(),
             get_args(Method).index("rows" if few else "direct"),
@@ -212,6 +217,11 @@ def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:
             f"not the shape {tuple(tensor.shape)}."
         )
     return tensor.detach().to("cpu", torch.float32).contiguous()
+
+
+def _reach(weight: Tensor, bias: Tensor) -> tuple[float, float]:
+    gain = torch.linalg.vector_norm(weight.flatten(1), 1, dim=1).max().item()
+    return gain, bias.abs().max().item()
 
 
 def _plain_bias(bias: Tensor | None, length: int) -> Tensor:

@@ -33,10 +33,11 @@ class Native:
     program: Program
     views: tuple[tuple[int, Plain], ...]  # which of the program's outputs, and its shape
 
-    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, *inputs: Tensor, careful: bool = False) -> tuple[Tensor, ...]:
         """The segment's outputs; by torch if the program was built for other inputs."""
+        run = self.program.careful if careful else self.program.run
         try:
-            given = self.program.run([x.resolve_neg().contiguous() for x in inputs])
+            given = run([x.resolve_neg().contiguous() for x in inputs])
         except BadInput:
             return run_in_torch(self.segment, *inputs)
         return tuple(
@@ -86,6 +87,14 @@ class Schedule:
     def __call__(self, *inputs: Any) -> Any:
         """What the graph gives for these inputs."""
         return self._run(inputs, lambda _, run, given: run(*given))
+
+    def careful(self, *inputs: Any) -> Any:
+        """The same, or Extreme where a sum inside our kernels could overflow."""
+
+        def call(segment: Segment, run: Callable[..., Any], given: list[Any]) -> Any:
+            return run(*given, careful=True) if isinstance(run, Native) else run(*given)
+
+        return self._run(inputs, call)
 
     def _run(self, inputs: Sequence[Any], call: Callable[..., Any]) -> Any:
         values = dict(zip(self.graph.inputs, inputs, strict=True))

@@ -215,7 +215,9 @@ class Runtime:
             schedule = self._schedules.get(key)
         if schedule is None:
             shapes = self._traced(inputs)
-            schedule = self._planner.schedule(self._planner.fitted(plan, shapes), shapes)
+            if any(shapes[name][1:] != self._shapes[name][1:] for name in self._graph.inputs):
+                plan = self._planner.fitted(plan, shapes)
+            schedule = self._planner.schedule(plan, shapes)
             with self._lock:
                 self._schedules[key] = schedule
                 if len(self._schedules) > SIZES:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from machine import described
 from peers import PEERS, versions
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -175,20 +176,22 @@ def ratio(over: list[float], under: list[float]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def row(case: Case, batch: int, threads: int, given: argparse.Namespace) -> dict[str, Any]:
+def row(
+    case: Case, batch: int, threads: int, *, peers: list[str], seconds: float
+) -> dict[str, Any]:
     """Everything about one case."""
     torch.set_num_threads(threads)
     images = torch.randn(batch, 3, 32, 32)
     model, dense = built(case), built(Case(case.network, "0", case.pointwise))
-    runs, absent = runtimes(model, dense, images, threads=threads, peers=given.peers)
+    runs, absent = runtimes(model, dense, images, threads=threads, peers=peers)
     clock = time.process_time if threads == 1 else time.perf_counter
-    times = measured(runs, images, seconds=given.seconds, clock=clock)
+    times = measured(runs, images, seconds=seconds, clock=clock)
     peers = [name for name in runs if not name.startswith("sparsepath")]
     best = min(peers, key=lambda name: statistics.median(times[name]))
     ours, native = runs["sparsepath"], runs["sparsepath, native only"]
     assert isinstance(ours, Runtime)
     assert isinstance(native, Runtime)
-    report = ours.report()
+    report, peak = ours.report(), sgemm()
     return {
         **key(case, batch, threads),
         "rounds": len(times["sparsepath"]),
@@ -208,7 +211,8 @@ def row(case: Case, batch: int, threads: int, given: argparse.Namespace) -> dict
             name: ratio(times[name], times["sparsepath, native only"]) for name in peers
         },
         "absent": absent,
-        "layers": layer_table(native, images, sgemm()) if threads == 1 else [],
+        "sgemm GFLOP/s": round(peak, 1),
+        "layers": layer_table(native, images, peak) if threads == 1 else [],
     }
 
 
@@ -237,12 +241,19 @@ def main() -> None:
                     case = Case(network, zero, given.pointwise)
                     wanted = key(case, batch, threads)
                     same = [r for r in rows if {name: r[name] for name in KEY} == wanted]
-                    if same and not given.again:
+                    peers = all_peers(same, given.peers)
+                    if same and peers == all_peers(same, []) and not given.again:
                         continue
-                    rows = [r for r in rows if r not in same] + [row(case, batch, threads, given)]
+                    new = row(case, batch, threads, peers=peers, seconds=given.seconds)
+                    rows = [r for r in rows if r not in same] + [new]
                     print(spoken(case, rows[-1]), flush=True)
                     if given.out:
-                        write_json(given.out, {**surroundings(), "rows": rows})
+                        write_json(given.out, {**surroundings(), **described(), "rows": rows})
+
+
+def all_peers(rows: list[dict[str, Any]], asked: list[str]) -> list[str]:
+    """The peers that these rows have met, or tried to, and those that are asked for."""
+    return sorted({*asked, *(name for row in rows for name in (*row["over"], *row["absent"]))})
 
 
 def known(path: Path) -> list[dict[str, Any]]:
@@ -268,15 +279,21 @@ def surroundings() -> dict[str, Any]:
 
 def spoken(case: Case, found: Mapping[str, Any]) -> str:
     """One line for one case."""
-    over = ", ".join(
-        f"{name} {x['median']:.2f} ({x['quartile_1']:.2f}-{x['quartile_3']:.2f}, "
-        f"best {x['best']:.2f})"
-        for name, x in found["over"].items()
+
+    def spread(x: Mapping[str, float]) -> str:
+        return (
+            f"{x['median']:.2f} ({x['quartile_1']:.2f}-{x['quartile_3']:.2f}, best {x['best']:.2f})"
+        )
+
+    best = found["best peer"]
+    others = "".join(
+        f", over {name} {spread(x)}" for name, x in found["over"].items() if name != best
     )
-    own = found["over our own dense kernels"]["median"]
     return (
         f"{case}, batch {found['batch']}, {found['threads']} threads: "
-        f"{found['ms an image']['sparsepath']:.3f} ms, over {over}, own dense {own:.2f} "
+        f"{found['ms an image']['sparsepath']:.3f} ms, "
+        f"over the best peer ({best}) {spread(found['over the best peer'])}, "
+        f"over our own dense kernels {spread(found['over our own dense kernels'])}{others} "
         f"[{found['runner']}]"
     )
 

@@ -19,6 +19,13 @@ def checked_number(name: str, value: object, *, zero: bool = False) -> float:
     return number
 
 
+def checked_flag(name: str, value: object) -> bool:
+    """`value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise BadInput(f"{name} must be True or False, not {value!r}.")
+    return value
+
+
 def checked_count(name: str, value: object, *, least: int = 1) -> int:
     """`value` as a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -11,12 +11,13 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
+from sparsepath.deploy.extremes import Bounds
 from sparsepath.deploy.kernels import ISA, NO_CLAMP, Conv, Engine, Linear, Pair, library
 from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES, Layout, Map, Plain
-from sparsepath.deploy.memory import Arena, Slot
+from sparsepath.deploy.memory import Arena, Slot, empty
 from sparsepath.deploy.phases import phases, visits
-from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, held, read_to_the_end
+from sparsepath.deploy.stages import CALL_BYTES, PLANS, Place, Plan, Stage, held, read_to_the_end
 from sparsepath.errors import BadInput, checked_count
 
 KINDS = (
@@ -80,8 +81,33 @@ class Calls:
 
         A call that runs as a tail of another took none of its own.
         """
-        _, plan, addresses = self._begun(inputs)
         seconds = [0.0] * len(self._calls)
+
+        def timed(engine: Engine, stage: Stage, index: int, after: int) -> None:
+            began = clock()
+            stage.run(engine, index, after)
+            seconds[index] += clock() - began
+
+        self._one_by_one(inputs, timed)
+        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
+
+    def careful(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs, or Extreme where a sum on the way could overflow."""
+        bounds = Bounds()
+
+        def checked(engine: Engine, stage: Stage, index: int, after: int) -> None:
+            calls, weights = self._calls[index:after], self._weights[index:after]
+            address = stage.pointers[calls[0].source.slot] or 0
+            bounds.check(KINDS[calls[0].kind], calls, weights, address, stage.count)
+            stage.run(engine, index, after)
+
+        return self._one_by_one(inputs, checked)
+
+    def _one_by_one(
+        self, inputs: Sequence[Tensor], run: Callable[[Engine, Stage, int, int], None]
+    ) -> list[Tensor]:
+        """The outputs, where `run` runs every call with its tails."""
+        outputs, plan, addresses = self._begun(inputs)
         place = self._taken()
         try:
             for stage in place.stages(plan):
@@ -89,18 +115,21 @@ class Calls:
                 after = stage.first
                 while after < stage.last:
                     index, after = after, after + 1 + plan.calls[after].tails
-                    began = clock()
-                    stage.run(place.engine, index, after)
-                    seconds[index] += clock() - began
+                    run(place.engine, stage, index, after)
         finally:
             self._places.append(place)
-        return [(KINDS[c.kind], taken) for c, taken in zip(self._calls, seconds, strict=True)]
+        return outputs
 
     def _begun(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Plan, list[int]]:
         """Empty outputs, the plan that fills them, and where inputs and outputs lie."""
         batch = self._checked(inputs)
-        outputs = [torch.empty(batch, *tensor.shape) for tensor in self._outputs]
-        return outputs, self._plan(batch), [x.data_ptr() for x in (*inputs, *outputs)]
+        outputs = [empty(batch, *tensor.shape) for tensor in self._outputs]
+        if any(type(x) is not Tensor for x in outputs):
+            raise BadInput("Inside such a mode of torch tensors hold no numbers; leave it first.")
+        addresses = [x.data_ptr() for x in (*inputs, *outputs)]
+        if 0 in addresses:
+            raise BadInput("An input must hold its numbers in memory; give a copy of it.")
+        return outputs, self._plan(batch), addresses
 
     def _taken(self) -> Place:
         """A place that nobody else works at."""
@@ -175,8 +204,8 @@ class Calls:
                 raise BadInput(
                     f"An input must be float32 on the CPU, not {tensor.dtype} on {tensor.device}."
                 )
-            if not tensor.is_contiguous():
-                raise BadInput("An input must be contiguous; call .contiguous() on it.")
+            if not tensor.is_contiguous() or tensor.is_neg():
+                raise BadInput("An input must be contiguous; call .clone() on it.")
         return batch
 
     def _plain(self, shape: tuple[int, ...]) -> Plain:

@@ -50,7 +50,7 @@ def in_onnxruntime(graph: Graph, example: Sequence[Tensor], threads: int) -> Run
         return None
 
     def run(*inputs: Tensor) -> Any:
-        plain = [x.detach().contiguous().numpy() for x in inputs]
+        plain = [x.contiguous().numpy(force=True) for x in inputs]
         try:
             results = opened.run(list(graph.outputs), dict(zip(graph.inputs, plain, strict=True)))
         except Exception:  # whatever it has against the inputs: torch takes them or says it better

@@ -1,5 +1,6 @@
 """A network as a small graph of named operations, in the order in which they run."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,7 +43,8 @@ def mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(structure, list):
         return [mapped(part, function) for part in structure]
     if isinstance(structure, dict):
-        return {key: mapped(part, function) for key, part in structure.items()}
+        parts = ((key, mapped(part, function)) for key, part in structure.items())
+        return OrderedDict(parts) if isinstance(structure, OrderedDict) else dict(parts)
     if isinstance(structure, slice):
         return slice(
             *(mapped(x, function) for x in (structure.start, structure.stop, structure.step))

@@ -1,13 +1,14 @@
 """What a runtime may be given; everything else gets a sentence."""
 
-from collections.abc import Callable, Sequence
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from sparsepath.deploy.graph import mapped
+from sparsepath.deploy.graph import Graph, mapped
 from sparsepath.errors import BadInput
 
 
@@ -31,9 +32,10 @@ def checked_model(model: object) -> None:
 def given_tensors(example: object) -> tuple[Any, ...]:
     """What an example holds: one tensor, or several in a tuple or list."""
     inputs = (example,) if isinstance(example, Tensor) else example
-    if not isinstance(inputs, Sequence) or not inputs:
+    if isinstance(inputs, str | bytes) or not isinstance(inputs, Sequence) or not inputs:
         raise BadInput(
-            f"The example must be a tensor or several in a tuple, not {type(example).__name__}."
+            f"The example must be a tensor or several in a tuple, not {reprlib.repr(example)} "
+            f"({type(example).__name__})."
         )
     return tuple(inputs)
 
@@ -58,15 +60,51 @@ def checked_inputs(inputs: Sequence[object], types: Sequence[torch.dtype] | None
         which = "The input" if len(inputs) == 1 else f"Input {place + 1}"
         if not isinstance(tensor, Tensor):
             raise BadInput(f"{which} must be a torch tensor, not {type(tensor).__name__}.")
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-            raise BadInput(
-                f"{which} must be an ordinary tensor on the CPU, "
-                f"not {tensor.layout} on {tensor.device}."
-            )
+        strange = _strange(tensor)
+        if strange is not None:
+            raise BadInput(f"{which} must be an ordinary tensor on the CPU, not {strange}.")
         if types is not None and tensor.dtype != types[place]:
             raise BadInput(
                 f"{which} must be {types[place]} like the example, not {tensor.dtype}; "
                 f"convert it or compile again."
+            )
+
+
+def _strange(tensor: Tensor) -> str | None:
+    """What a tensor is that does not hold its numbers in the CPU's memory, or None."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        return f"{tensor.layout} on {tensor.device}"
+    if tensor.is_nested:
+        return "a nested one"
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return f"a {type(tensor).__name__}"
+    try:
+        room = tensor.untyped_storage().nbytes()
+    except RuntimeError:
+        return "one inside torch.vmap or a transform of torch.func"
+    if room < tensor.nbytes and room < _extent(tensor):
+        return f"one of {room} bytes of memory for the shape {tuple(tensor.shape)}"
+    return None
+
+
+def _extent(tensor: Tensor) -> int:
+    """The bytes from the beginning of a tensor's memory to its end."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+
+
+def normed(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:
+    """The axes of what batch norms of maps read: they insist on them, until they are folded."""
+    read = [node.inputs[0] for node in graph if node.op == "batch_norm"]
+    return {name: len(shapes[name]) for name in read if len(shapes.get(name, ())) > 3}
+
+
+def checked_axes(axes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse what a batch norm would have refused."""
+    for name, wanted in axes.items():
+        if len(shapes[name]) != wanted:
+            raise ValueError(
+                f"batch norm takes {wanted} axes behind {name!r}, not {len(shapes[name])}."
             )
 
 
@@ -79,7 +117,7 @@ def repeated(x: Tensor, batch: int) -> Tensor:
     """As many images as are asked for, over and over those of the example."""
     if x.dim() == 0:
         return x
-    return x[torch.arange(batch) % len(x)]
+    return x[torch.arange(batch, device=x.device) % len(x)]
 
 
 def all_finite(structure: Any) -> bool:

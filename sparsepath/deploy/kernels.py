@@ -81,6 +81,9 @@ class Engine:
 class _Packed:
     """Weights in the form that the kernels read; immutable, shared by any number of engines."""
 
+    reach: tuple[float, float]
+    """how much larger than its inputs an output can be: so many times, and so much more"""
+
     def __init__(self, weight: Tensor) -> None:
         self._handle: int | None = None
         self._library = library()
@@ -138,6 +141,7 @@ class Conv(_Packed):
             setattr(spec, name, (c_int32 * 2)(*getattr(self, name)))
         spec.method, spec.columns = get_args(Method).index(method), columns
         spec.woven = woven
+        self.reach = _reach(weight, bias)
         self._handle = self._library.sp_pack_conv(
             ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
         )
@@ -210,6 +214,7 @@ class Linear(_Packed):
         super().__init__(weight)
         weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = weight.shape
+        self.reach = _reach(weight, bias)
         self._handle = self._library.sp_pack_linear(
             self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr(),
             get_args(Method).index("rows" if few else "direct"),
@@ -226,9 +231,14 @@ def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:
     return tensor.detach().to("cpu", torch.float32).contiguous()
 
 
+def _reach(weight: Tensor, bias: Tensor) -> tuple[float, float]:
+    gain = torch.linalg.vector_norm(weight.flatten(1), 1, dim=1).max().item()
+    return gain, bias.abs().max().item()
+
+
 def _plain_bias(bias: Tensor | None, length: int) -> Tensor:
     if bias is None:
-        return torch.zeros(length)
+        return torch.zeros(length, dtype=torch.float32, device="cpu")
     bias = _plain("bias", bias, 1)
     if len(bias) != length:
         raise BadInput(f"bias must have one value per filter ({length}), not {len(bias)}.")

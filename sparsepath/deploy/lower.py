@@ -1,16 +1,18 @@
 """A program under construction: where the values of a graph lie, and the table of what lowers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from sparsepath.deploy.graph import Node
+from sparsepath.deploy.graph import Attribute, Node
 from sparsepath.deploy.kernels import Conv, Linear
 from sparsepath.deploy.maps import Map, Plain
 from sparsepath.deploy.program import Program
 
 Place = Map | Plain
+# Two such numbers have a product that the kernels' 32 bits hold.
+LARGEST = 2**15
 
 
 class Unfit(Exception):
@@ -113,6 +115,15 @@ def lowers(*ops: str) -> Callable[[Lowering], Lowering]:
     return register
 
 
+def _numbers(attribute: Attribute) -> Iterator[int]:
+    """All whole numbers of an attribute."""
+    if isinstance(attribute, tuple):
+        for part in attribute:
+            yield from _numbers(part)
+    elif isinstance(attribute, int):
+        yield attribute
+
+
 def fits(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     """Why a node cannot be native whatever the size, or None; `shapes` are an example's."""
     if node.op not in LOWERINGS:
@@ -122,6 +133,8 @@ def fits(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
         for array in node.arrays.values()
     ):
         return "its weights are not float32"
+    if any(abs(number) > LARGEST for number in _numbers(tuple(node.attributes.values()))):
+        return f"it strides, pads or looks further than {LARGEST} pixels"
     rank = len(shapes[node.inputs[0]])
     if rank != (2 if node.op == "linear" else 4):
         return f"its input has {rank} axes"

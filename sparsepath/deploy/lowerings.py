@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-import torch
-
 from sparsepath.deploy.graph import Node
 from sparsepath.deploy.kernels import Conv, Linear, Pair
 from sparsepath.deploy.lower import Builder, Place, Unfit, lowers
 from sparsepath.deploy.maps import Map, Plain
+from sparsepath.deploy.memory import empty
 from sparsepath.deploy.pools import alike
 from sparsepath.deploy.program import Clamp
 
@@ -203,7 +202,7 @@ def _pad(builder: Builder, node: Node) -> Place:
     builder.program.affine(source, into=target.part(before, source.channels))
     for first, count in ((0, before), (before + source.channels, after)):
         if count:  # a convolution without weights gives zeros, whatever it reads
-            zeros = Conv(torch.zeros(count, source.channels, 1, 1))
+            zeros = Conv(empty(count, source.channels, 1, 1).zero_())
             builder.program.conv(source, zeros, into=target.part(first, count))
     return target
 

@@ -13,6 +13,7 @@ from sparsepath.deploy.choices import Lanes, Method, Weights
 from sparsepath.deploy.graph import Graph, Node
 from sparsepath.deploy.lower import LOWERINGS, Builder
 from sparsepath.deploy.maps import Map
+from sparsepath.deploy.memory import empty
 from sparsepath.deploy.operations import run_node
 from sparsepath.deploy.program import Program
 from sparsepath.deploy.tuning import Times, Work
@@ -33,7 +34,7 @@ def layer_seconds(
     times: Times,
 ) -> tuple[Mapping[str, float], float]:
     """The seconds of a group of images by each method and by torch, and those of the way in."""
-    images = torch.randn(lanes.group, *shape, generator=torch.Generator().manual_seed(0))
+    images = empty(lanes.group, *shape).normal_(generator=torch.Generator("cpu").manual_seed(0))
     ways: dict[str, Method | None] = {**{m: m for m in methods}, WAY_IN: None}
     works: dict[str, Work] = {
         name: when_asked(partial(_repeated, node, method, images, lanes, weights, threads))

@@ -3,7 +3,16 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
+CPU = torch.device("cpu")  # made once: a single image takes little longer than its name
 ALIGNMENT = 16  # floats: one vector of the lane layout, one cache line
+
+
+def empty(*shape: int) -> Tensor:
+    """Memory for floats as the kernels take them, whatever torch makes by default."""
+    return torch.empty(shape, dtype=torch.float32, device=CPU)
 
 
 @dataclass

@@ -20,6 +20,9 @@ MANY = tuple(
 )
 # Smaller tiles than these would be computed for nothing.
 TILES = {"winograd4": 4, "woven4": 4, "winograd2": 2}
+BY_RULE = "by rule"
+# Maps of fewer rows than the grid lose lanes; shorter ones are too small for that to matter.
+LONG = 256
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,21 @@ class Planner:
         return Plan({node.name: Choice("torch", why) for node in self.graph}, ONE[0], runner)
 
     def fitted(self, plan: Plan, shapes: Shapes) -> Plan:
-        """A plan for inputs of another shape, some of which the kernels may not take."""
-        unfit = {node.name: fits(node, shapes) for node in self.graph}
+        """A plan for inputs of another shape, where the kernels may not take or like some."""
+        rule = self.fixed(shapes, plan.lanes).choices
+
+        def fits_still(node: Node, choice: Choice) -> bool:
+            if rule[node.name].method == "torch":
+                return False
+            if node.op != "conv" or choice.method not in (*TILES, "direct", "depthwise"):
+                return True
+            return choice.why != BY_RULE and (
+                _edge(node, shapes, plan.lanes) >= TILES.get(choice.method, 1)
+            )
+
         choices = {
-            name: choice if unfit[name] is None else Choice("torch", str(unfit[name]))
-            for name, choice in plan.choices.items()
+            node.name: choice if fits_still(node, choice) else rule[node.name]
+            for node, choice in ((node, plan.choices[node.name]) for node in self.graph)
         }
         return replace(plan, choices=choices)
 
@@ -91,10 +104,23 @@ def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
     why = fits(node, shapes)
     if why is not None:
         return Choice("torch", why)
+    if node.op == "conv" and _thin(node, shapes, lanes):
+        return Choice("torch", "its maps are too thin to fill the lanes")
     able = methods(node, lanes)
     if lanes in ONE and "rows" in able:
-        return Choice("rows", "by rule")
+        return Choice("rows", BY_RULE)
     if "winograd4" in able:
-        edge = min(-(-side // lanes.grid) for side in shapes[node.inputs[0]][2:])
-        able = tuple(m for m in able if edge >= TILES.get(m, 1))
-    return Choice(able[0], "by rule")
+        able = tuple(m for m in able if _edge(node, shapes, lanes) >= TILES.get(m, 1))
+    return Choice(able[0], BY_RULE)
+
+
+def _thin(node: Node, shapes: Shapes, lanes: Lanes) -> bool:
+    """Whether lanes without a pixel cost more than zeros save: a dense kernel's loss is 2 to 12."""
+    short, long = sorted(shapes[node.inputs[0]][2:])
+    weight = node.arrays["weight"]
+    return short < lanes.grid and long >= LONG and 4 * int(weight.count_nonzero()) > weight.numel()
+
+
+def _edge(node: Node, shapes: Shapes, lanes: Lanes) -> int:
+    """The shorter side of the tiles that a node reads."""
+    return min(-(-side // lanes.grid) for side in shapes[node.inputs[0]][2:])

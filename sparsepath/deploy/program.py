@@ -192,7 +192,11 @@ class Program(Calls):
         """The source and the layout of the result; the source is laid out anew if it must be."""
         layout = source.layout.after(size, stride)
         if layout is None:
-            source = self.relayout(source, source.layout.before(size, stride))
+            tiles = source.layout.before(size, stride)
+            # Tiles as large as a large stride are mostly empty: one tile an image is smaller then.
+            whole = Layout.of(tiles.height, tiles.width, 1)
+            fewest = min(tiles, whole, key=lambda way: way.vectors(self.group))
+            source = self.relayout(source, fewest)
             layout = source.layout.after(size, stride)
         assert layout is not None
         return source, layout

@@ -112,15 +112,6 @@ def refuse_lost_kind(x: Any) -> None:
         raise Unknown(f"it makes a {type(x).__name__}")
 
 
-def plain(structure: Any) -> Any:
-    """The dicts and lists that the code made, in place of those that fx keeps unchanged."""
-    if isinstance(structure, immutable_dict):
-        return {key: plain(part) for key, part in structure.items()}
-    if isinstance(structure, immutable_list):
-        return [plain(part) for part in structure]
-    return tuple(map(plain, structure)) if type(structure) is tuple else structure
-
-
 def place_of(node: fx.Node) -> str:
     """The layer that a node belongs to; followed by a dot where it is not one of torch's own."""
     if node.op == "call_module":

@@ -5,6 +5,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,17 @@ from sparsepath.deploy import kernels, reference
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.choices import Weights
 from sparsepath.deploy.dense import in_onnxruntime, in_torch
+from sparsepath.deploy.extremes import Extreme
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import Graph
 from sparsepath.deploy.inputs import (
     all_finite,
     batch_of,
+    checked_axes,
     checked_example,
     checked_inputs,
     checked_model,
+    normed,
     repeated,
     said,
 )
@@ -33,9 +37,10 @@ from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
 from sparsepath.deploy.rehearsal import Rehearsal
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.schedule import Schedule, Shapes
+from sparsepath.deploy.target import named
 from sparsepath.deploy.tuner import Tuner
 from sparsepath.deploy.tuning import Times
-from sparsepath.errors import BadInput, checked_count
+from sparsepath.errors import BadInput, checked_count, checked_flag
 
 log = logging.getLogger("sparsepath")
 # So many sizes of images are remembered; a runtime that meets ever new ones must not grow.
@@ -58,13 +63,20 @@ def compile(
 
     `example` is a batch of inputs like those to come: other batch sizes, heights and widths that
     the model takes will do too. With `tune` the fastest way is measured here and kept in `cache`;
-    without, a rule decides. With `strict` inputs that are not finite give exactly what torch gives.
+    without, a rule decides. With `strict` torch runs whatever is not finite or so large that a sum
+    in our kernels could overflow, and nothing runs in onnxruntime; that it looks takes up to a
+    tenth of a batch's time and half of a single small image's.
     With `native_only` no dense runtime may take the whole model, even if it is faster.
+
+    It is the model as it is now, in float32 even under torch.autocast. A model that changes its
+    input in place may or may not change the caller's tensor here: give it a copy if that matters.
     """
     checked_model(model)
     inputs = checked_example(example)
     checked_count("threads", threads)
-    with torch.no_grad():
+    for name, flag in (("tune", tune), ("strict", strict), ("native_only", native_only)):
+        checked_flag(name, flag)
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
         captured = capture(model, inputs=len(inputs))
         return Runtime(
             captured,
@@ -94,12 +106,15 @@ class Runtime:
         self._types = tuple(x.dtype for x in example)
         self._strict = captured if strict else None
         threads = min(threads, cores())  # more only get in each other's way
+        self._normed: Mapping[str, int] = {}
         rehearsal = Rehearsal.of(self._graph)
         self._trial = rehearsal.graph
         self._shapes = self._traced(example)
+        self._normed = normed(captured, self._shapes)
         self._stateful = rehearsal.changed  # looked at now: a second run may undo the first
-        dense = {"torch": in_torch(self._graph)}
-        other = in_onnxruntime(self._trial, example, threads) if times is not None else None
+        dense = {"torch": in_torch(captured if strict else self._graph)}
+        able = times is not None and not strict  # onnxruntime has its own way with NaN
+        other = in_onnxruntime(self._trial, example, threads) if able else None
         if other is not None:
             dense["onnxruntime"] = other
         self._weights = Weights()
@@ -120,7 +135,8 @@ class Runtime:
         self._stateful = self._stateful or rehearsal.changed
         if not self._stateful:
             self._trial = self._graph
-            self._run(example)
+            with suppress(Extreme):
+                self._run(example)
 
     def __call__(self, *inputs: Tensor) -> Any:
         """What the model gives for these inputs, in eval mode and without gradients."""
@@ -129,14 +145,31 @@ class Runtime:
         ready = self._ready.get(tuple([x.shape for x in inputs]))
         return self._checked(inputs) if ready is None else ready(*inputs)[0]
 
-    @torch.no_grad()
+    def __copy__(self) -> "Runtime":
+        """The runtime itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Runtime":
+        """The runtime itself, which never changes."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Refused: what a runtime holds is of this process and this machine."""
+        raise BadInput(
+            "A runtime cannot be pickled; save the model (sparsepath.deploy.save) and compile it "
+            "where it is to run."
+        )
+
     def _checked(self, inputs: Sequence[Tensor]) -> Any:
-        if self._strict is not None and (self._stateful or not all_finite(inputs)):
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            if self._strict is None:
+                return self._run(inputs)
+            if not self._stateful and all_finite(inputs):
+                with suppress(Extreme):
+                    given = self._run(inputs)
+                    if all_finite(given):
+                        return given
             return reference.run(self._strict, *inputs)
-        given = self._run(inputs)
-        if self._strict is not None and not all_finite(given):
-            return reference.run(self._strict, *inputs)
-        return given
 
     def report(self) -> Report:
         """Where every node runs and why, for a batch like the example's."""
@@ -175,7 +208,8 @@ class Runtime:
         schedule = self._schedule(plan, inputs)
         if schedule.plain is not None:
             self._shorten(inputs, schedule.plain)
-        return said(inputs, lambda: schedule(*inputs))
+        run = schedule if self._strict is None else schedule.careful
+        return said(inputs, lambda: run(*inputs))
 
     def _shorten(self, inputs: Sequence[Tensor], way: Callable[..., tuple[Any, ...]]) -> None:
         """Let inputs of these shapes take a way without further checks from now on."""
@@ -193,7 +227,9 @@ class Runtime:
             schedule = self._schedules.get(key)
         if schedule is None:
             shapes = self._traced(inputs)
-            schedule = self._planner.schedule(self._planner.fitted(plan, shapes), shapes)
+            if any(shapes[name][1:] != self._shapes[name][1:] for name in self._graph.inputs):
+                plan = self._planner.fitted(plan, shapes)
+            schedule = self._planner.schedule(plan, shapes)
             with self._lock:
                 self._schedules[key] = schedule
                 if len(self._schedules) > SIZES:
@@ -203,6 +239,7 @@ class Runtime:
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by running it once in torch."""
         shapes: Shapes = said(inputs, lambda: reference.shapes(self._trial, inputs))
+        said(inputs, lambda: checked_axes(self._normed, shapes))
         return shapes
 
     def _plan(self, batch: int) -> Plan:
@@ -247,7 +284,10 @@ class Runtime:
 
 def _times(cache: str | Path | None, threads: int) -> Times:
     alone = threads == 1 and torch.get_num_threads() == 1
-    return Times(None if cache is None else Path(cache), alone=alone)
+    folder = None if cache is None else named(cache)
+    if folder is not None and "\0" in str(folder):
+        raise BadInput(f"A path holds no zero bytes, as {str(folder)!r} does.")
+    return Times(folder, alone=alone)
 
 
 def cores() -> int:

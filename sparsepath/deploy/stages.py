@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from ctypes import Array, addressof, c_void_p, sizeof
 from dataclasses import dataclass, replace
 
-import torch
-
 from sparsepath.deploy.kernels import Engine
 from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES
-from sparsepath.deploy.memory import Arena, Slot
+from sparsepath.deploy.memory import Arena, Slot, empty
 from sparsepath.deploy.phases import Phase, Visit, reader
 
 # So many sizes of batches are remembered; a program that meets ever new ones must not grow.
@@ -48,7 +46,7 @@ class Place:
     def __init__(self, engine: Engine) -> None:
         """Start with no memory."""
         self.engine = engine
-        self._memory = torch.empty(0)
+        self._memory = empty(0)
         self._stages: dict[int, tuple[Plan, tuple[Stage, ...]]] = {}
 
     def stages(self, plan: "Plan") -> tuple[Stage, ...]:
@@ -58,7 +56,7 @@ class Place:
             return stages
         floats = plan.arena.floats + plan.workspace + LANES
         if len(self._memory) < floats or len(self._stages) >= PLANS:
-            self._memory = torch.empty(max(floats, len(self._memory)))
+            self._memory = empty(max(floats, len(self._memory)))
             self._stages.clear()
         aligned = self._memory.data_ptr() + -self._memory.data_ptr() % (4 * LANES)
         stages = plan.placed(aligned)

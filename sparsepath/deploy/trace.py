@@ -25,7 +25,6 @@ from sparsepath.deploy.recorded import (
     line_of,
     out_of_place,
     place_of,
-    plain,
     shape_of,
     spoken,
 )
@@ -75,7 +74,7 @@ class Translator:
 
     def _filled(self, structure: Any) -> Any:
         return mapped(
-            plain(structure), lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
+            structure, lambda leaf: self.known[leaf] if isinstance(leaf, fx.Node) else leaf
         )
 
     def _as_value(self, leaf: Any) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sparsepath.deploy.choices import Choice, Lanes, Method
 from sparsepath.deploy.graph import Node
+from sparsepath.deploy.inputs import batch_of
 from sparsepath.deploy.measure import described, fingerprint, layer_seconds, stage, when_asked
 from sparsepath.deploy.plan import Plan, Planner, methods
 from sparsepath.deploy.schedule import Shapes
@@ -94,7 +95,7 @@ class Tuner:
 
     def _refined(self, plan: Plan) -> Plan:
         """Each kind of layer as it is fastest inside the network, where caches are not its own."""
-        few = [x[: max(FEW, plan.lanes.group)] for x in self.example]
+        few = [x[: max(FEW, plan.lanes.group)] if x.dim() else x for x in self.example]
         kinds: dict[str, list[Node]] = {}
         for node in self.planner.graph:
             able = methods(node, plan.lanes)
@@ -113,7 +114,7 @@ class Tuner:
         return when_asked(lambda: partial(self.planner.schedule(plan, self.shapes), *given))
 
     def _seconds(self, question: str, works: Mapping[str, Work]) -> Mapping[str, float]:
-        images = f"{len(self.example[0])} images"
+        images = f"{batch_of(self.example[0].shape)} images"
         name = fingerprint(self.planner.graph, self.shapes)
         asked = f"{name}, {images}, {stage(self.planner.threads)}: {question}"
         return self.times.of(asked, works, patience=0.15)

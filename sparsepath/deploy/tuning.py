@@ -57,7 +57,10 @@ def default_folder() -> Path:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsepath"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsepath"
+    except RuntimeError as error:  # a user of whom the machine knows nothing
+        raise BadInput(f"there is no home; name a folder in {FOLDER_VARIABLE}.") from error
 
 
 class Times:
@@ -77,16 +80,27 @@ class Times:
             "kernels": _kernels(),
             "machine": machine(),
         }
-        digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
-        self.path = (folder or default_folder()) / f"tuning-{digest}.json"
+        self._folder = folder
         self._times = self._read(aloud=True)
         self._new = False
 
+    @property
+    def path(self) -> Path:
+        """The file that keeps the times; BadInput if there is no place for it."""
+        digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
+        return (self._folder or default_folder()) / f"tuning-{digest}.json"
+
     def _read(self, *, aloud: bool) -> dict[str, dict[str, float]]:
-        if not self.path.exists():
+        try:
+            path = self.path
+            if not path.exists():
+                return {}
+        except (BadInput, OSError):  # the line comes when there are times to keep
             return {}
         try:
-            content = read_json(self.path)
+            if not path.is_file():
+                raise BadInput("it is no file.")
+            content = read_json(path)
             other = [key for key, own in self._stamp.items() if content.get(key) != own]
             if other:
                 named = " and ".join(f"another {key}{_said(content.get(key))}" for key in other)
@@ -94,7 +108,9 @@ class Times:
             return _checked(content.get("times"))
         except (BadInput, OSError) as error:
             if aloud:
-                log.warning("The tuning file %s is ignored and made anew: %s", self.path, error)
+                # The file is ours: nobody need restore it, as the reader would ask for.
+                why = f"it cannot be read ({error.__cause__})." if error.__cause__ else error
+                log.warning("The tuning file %s is ignored and made anew: %s", path, why)
             return {}
 
     def of(
@@ -130,13 +146,13 @@ def _said(value: object) -> str:
 def _checked(times: object) -> dict[str, dict[str, float]]:
     """The times of a file, or BadInput."""
     if not isinstance(times, dict):
-        raise BadInput("it holds no times")
-    for question, answers in times.items():
+        raise BadInput("it holds no times.")
+    for answers in times.values():
         fine = isinstance(answers, dict) and all(
             isinstance(x, float) and math.isfinite(x) and x > 0 for x in answers.values()
         )
         if not fine:
-            raise BadInput(f"its times for {question!r} are no times")
+            raise BadInput("some of its times are none.")
     return times
 
 

@@ -1,5 +1,8 @@
 """Whatever a runtime is given: it works, or one sentence says what is wrong."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +14,15 @@ from sparsepath.errors import BadInput
 from .test_runtime import error, exact, small
 
 IMAGES = torch.randn(2, 3, 16, 16)
+
+
+class EveryRow(nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def forward(self, x):
+        return x[:, :, :: self.step]
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +86,9 @@ def test_memory_in_any_order_will_do():
         (nn.LazyLinear(3).eval(), IMAGES, {}, "'weight' has no values yet"),
         (small(), IMAGES[:0], {}, r"shape \(0, 3, 16, 16\); give it at least one image"),
         (small(), IMAGES[:, :2], {}, r"cannot take inputs of shape \(2, 2, 16, 16\)"),
-        (small(), "images", {}, "must be a torch tensor, not str"),
-        (small(), None, {}, "a tensor or several in a tuple, not NoneType"),
-        (small(), (), {}, "a tensor or several in a tuple, not tuple"),
+        (small(), "images", {}, r"several in a tuple, not 'images' \(str\)"),
+        (small(), None, {}, r"several in a tuple, not None \(NoneType\)"),
+        (small(), (), {}, r"several in a tuple, not \(\) \(tuple\)"),
         (small(), (IMAGES, IMAGES), {}, r"cannot take inputs of shape \(2, 3, 16, 16\), "),
         (small(), IMAGES.long(), {}, r"cannot take inputs of shape"),
         (small(), IMAGES, {"threads": 0}, "threads must be a whole number of at least 1, not 0"),
@@ -84,11 +96,17 @@ def test_memory_in_any_order_will_do():
         (small(), IMAGES, {"threads": 1.5}, "not 1.5"),
         (small(), IMAGES, {"threads": "2"}, "not '2'"),
         (small(), IMAGES, {"threads": True}, "not True"),
+        (small(), IMAGES, {"tune": "no"}, "tune must be True or False, not 'no'"),
+        (small(), IMAGES, {"strict": 1}, "strict must be True or False, not 1"),
+        (small(), IMAGES, {"native_only": None}, "native_only must be True or False, not None"),
+        (small(), IMAGES, {"tune": True, "cache": 3}, "by a text or a path, not by 3"),
+        (small(), IMAGES, {"tune": True, "cache": b"x"}, "by a text or a path, not by b'x'"),
+        (small(), IMAGES, {"tune": True, "cache": "a\0b"}, "holds no zero bytes, as .* does"),
     ],
 )
 def test_what_cannot_be_compiled_gets_a_sentence(model, example, options, says):
     with pytest.raises(BadInput, match=says) as caught:
-        compile(model, example, tune=False, **options)
+        compile(model, example, **{"tune": False, **options})
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -124,14 +142,76 @@ def test_images_without_a_batch_will_do():
         torch.testing.assert_close(runtime(IMAGES[0]), model(IMAGES[0]), rtol=1e-4, atol=1e-5)
 
 
+def test_batch_norm_of_maps_wants_its_axes_though_it_is_folded():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
+    runtime = compile(model, IMAGES, tune=False)
+    with pytest.raises(BadInput, match=r"shape \(3, 16, 16\): batch norm takes 4 axes .* not 3"):
+        runtime(IMAGES[0])
+    rows = compile(nn.BatchNorm1d(3).eval(), torch.randn(2, 3), tune=False)
+    assert rows(torch.randn(2, 3, 5)).shape == (2, 3, 5), "this one takes rows and signals"
+
+
+def test_a_copy_is_the_runtime_and_a_pickle_gets_a_sentence(runtime):
+    assert copy.deepcopy({"it": runtime})["it"] is runtime
+    assert copy.copy(runtime) is runtime
+    with pytest.raises(BadInput, match="cannot be pickled; save the model"):
+        pickle.dumps(runtime)
+
+
+def test_autocast_changes_nothing():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(14, 5)).eval()  # which torch runs on maps
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        runtime = compile(model, IMAGES, tune=False)
+        given = runtime(IMAGES)
+    torch.testing.assert_close(given, runtime(IMAGES), rtol=0, atol=0)
+
+
+def test_an_input_changed_in_place_counts_once():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            x.add_(1)
+            return self.conv(x)
+
+    model, example = Shifted().eval(), IMAGES.clone()
+    runtime = compile(model, example, tune=False)
+    assert torch.equal(example, IMAGES)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(IMAGES.clone()), model(IMAGES.clone()))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Conv2d(3, 4, 3, stride=1000, padding=1)],
+        [nn.Conv2d(3, 4, 3, stride=(1, 2**30))],
+        [nn.Conv2d(3, 4, 3, stride=2), nn.MaxPool2d(2, stride=2**31 - 1)],
+        [nn.Conv2d(3, 4, 3), nn.AvgPool2d(2, stride=2**31 - 1)],
+        [nn.Conv2d(3, 4, 3), nn.AvgPool2d(2, stride=300), nn.Conv2d(4, 4, 1)],
+        [nn.Conv2d(3, 4, 3), EveryRow(2**33)],
+        [nn.Conv2d(3, 4, 3), EveryRow(100), nn.Conv2d(4, 4, 1)],
+    ],
+    ids=str,
+)
+def test_a_stride_beyond_the_image_will_do(layers):
+    model = nn.Sequential(*layers).eval()
+    runtime = compile(model, IMAGES, tune=False)
+    for images in (IMAGES[:1], IMAGES, torch.randn(20, 3, 16, 16)):
+        with torch.no_grad():
+            torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("act", "says"),
     [
-        (lambda: compact(small(), None), "must be a tensor or several in a tuple, not NoneType"),
-        (lambda: compact(small(), ()), "must be a tensor or several in a tuple, not tuple"),
-        (lambda: compact(small(), "abc"), "must hold tensors of at least one image, not str"),
+        (lambda: compact(small(), None), "several in a tuple, not None"),
+        (lambda: compact(small(), ()), r"several in a tuple, not \(\)"),
+        (lambda: compact(small(), "abc"), "several in a tuple, not 'abc'"),
         (lambda: compact(small(), ["abc"]), "must hold tensors of at least one image, not str"),
-        (lambda: export(small(), None, "a.onnx"), "several in a tuple, not NoneType"),
+        (lambda: export(small(), None, "a.onnx"), "several in a tuple, not None"),
         (lambda: export(small(), [3], "a.onnx"), "must hold tensors .* not int"),
         (lambda: export(3, IMAGES, "a.onnx"), "takes a torch module, not int"),
         (lambda: export(small(), IMAGES, 3), "A file is named by a text or a path, not by 3"),

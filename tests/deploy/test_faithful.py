@@ -288,7 +288,7 @@ def test_a_recurrent_layer_stays_whole_and_alone():
 DRAWN = {
     "randn": lambda self, x: self.a(x) + torch.randn(1),
     "uniform": lambda self, x: self.a(x) + torch.empty(1).uniform_(),
-    "bernoulli": lambda self, x: self.a(x) * torch.bernoulli(torch.full((4, 1, 1), 0.5)),
+    "bernoulli": lambda self, x: self.a(x) * torch.bernoulli(torch.full((4, 8, 6), 0.5)),
     "normal": lambda self, x: self.a(x) + torch.normal(0.0, 1.0, (1,)),
     "of a weight": lambda self, x: self.a(x) + torch.rand_like(self.a.bias).sum(),
     "own generator": lambda self, x: self.a(x) + torch.rand(1, generator=torch.Generator()).sum()

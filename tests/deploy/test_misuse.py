@@ -75,6 +75,16 @@ def test_a_linear_layer_and_outputs_are_checked_too():
         program.conv(mapped()[1], Conv(WEIGHT), into=program.buffer(5, Layout.of(6, 6, 1)))
 
 
+@pytest.mark.parametrize("group", [1, 16])
+def test_a_stride_beyond_the_image_takes_no_more_memory_than_the_image(group):
+    program = Program(group=group)
+    maps = program.enter(program.input((3, 32, 32)), grid=4)
+    made = program.conv(maps, Conv(WEIGHT, stride=(1000, 1000), padding=(1, 1)))
+    program.output(program.leave(made))
+    plan = program._plan(group)
+    assert plan.arena.floats < 2 * 16 * 3 * 40 * 40, "the lanes of 16 images, before and after"
+
+
 def test_the_environment_forces_the_instruction_set(monkeypatch):
     monkeypatch.setenv(kernels.ISA_VARIABLE, "portable")
     assert Engine().isa == "portable"

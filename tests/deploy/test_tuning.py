@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 
 import pytest
 import torch
@@ -62,6 +63,7 @@ DAMAGES = {
     "another version": lambda path: changed(path, sparsepath="99.0"),
     "another torch": lambda path: changed(path, torch="1.0"),
     "another machine": lambda path: changed(path, machine="a calculator"),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
     "no times": lambda path: changed(path, times=None),
     "times of a kind": lambda path: changed(path, times={"question": {"answer": "soon"}}),
     "a list of times": lambda path: changed(path, times={"question": [1.0]}),
@@ -82,6 +84,8 @@ def test_a_file_that_is_damaged_or_foreign_is_ignored_in_one_line_and_made_anew(
         times = Times(tmp_path)
     (said,) = [record.getMessage() for record in caplog.records]
     assert "is ignored and made anew" in said
+    assert "restore or delete" not in said
+    assert "question" not in said
     assert len(said.splitlines()) == 1
     asked = []
     times.of("question", {"answer": lambda: asked.append(1)})
@@ -100,6 +104,40 @@ def test_a_place_that_cannot_be_written_costs_only_a_line(tmp_path, caplog):
     if kernels.available():
         (said,) = [record.getMessage() for record in caplog.records]
         assert said.startswith("The tuning file is not kept: ")
+
+
+@pytest.mark.parametrize("place", ["a" * 5000, None], ids=["a name too long", "no home"])
+def test_a_place_that_cannot_be_costs_only_a_line(place, tmp_path, caplog, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("SPARSEPATH_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(tuning.Path, "home", homeless)
+    with caplog.at_level(logging.WARNING, "sparsepath"):
+        times = Times(place and tmp_path / place)
+        assert times.of("question", {"answer": lambda: None})["answer"] > 0
+        times.keep()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("The tuning file is not kept: ")
+
+
+@native
+@pytest.mark.parametrize("first", [True, False])
+def test_an_input_without_axes_is_measured_too(first, tmp_path):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, a, b):
+            return self.conv(b) * a if first else self.conv(a) * b
+
+    number, model = torch.tensor(2.0), Scaled().eval()
+    inputs = (number, IMAGES) if first else (IMAGES, number)
+    runtime = compile(model, inputs, cache=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(*inputs), model(*inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_two_processes_that_measure_keep_both_answers(tmp_path):
@@ -137,7 +175,6 @@ class Told(Times):
 
     def __init__(self, **seconds):
         self.seconds = seconds
-        self.path = None
 
     def of(self, question, candidates, patience=0.0):
         found = {}

@@ -1,0 +1,70 @@
+"""A plan made for one size of images is fitted to another: by rule where no measurement holds."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from sparsepath.deploy import kernels
+from sparsepath.deploy.capture import capture
+from sparsepath.deploy.choices import Choice, Weights
+from sparsepath.deploy.plan import ONE, Planner
+from sparsepath.deploy.reference import shapes
+from sparsepath.deploy.runtime import compile
+
+pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
+
+
+def layer(kept=1.0):
+    torch.manual_seed(0)
+    conv = nn.Conv2d(3, 8, 3, padding=1)
+    with torch.no_grad():
+        conv.weight.view(24, 9)[round(24 * kept) :] = 0
+    return nn.Sequential(conv).eval()
+
+
+def method(model, size, *, measured=None):
+    """How a plan for 8 x 8 pixels, by rule or measured, runs images of another size."""
+    graph = capture(model)
+    planner = Planner(graph, Weights(), 1)
+    plan = planner.fixed(shapes(graph, [torch.randn(1, 3, 8, 8)]), ONE[0])
+    if measured:
+        plan = replace(plan, choices=dict.fromkeys(plan.choices, Choice(measured, "it was fast")))
+    fitted = planner.fitted(plan, shapes(graph, [torch.randn(1, 3, *size)]))
+    return fitted.choices["0"].method
+
+
+def test_a_rule_is_asked_again():
+    assert method(layer(), (8, 8)) == "winograd2"
+    assert method(layer(), (64, 64)) == "winograd4"
+    assert method(layer(), (3, 100)) == "direct"
+
+
+def test_a_measured_choice_stays_unless_its_tiles_would_be_empty():
+    assert method(layer(), (64, 64), measured="winograd2") == "winograd2"
+    assert method(layer(), (64, 64), measured="torch") == "torch"
+    assert method(layer(), (9, 64), measured="winograd4") == "winograd2"
+    assert method(layer(), (4, 64), measured="winograd2") == "direct"
+
+
+def test_maps_that_are_too_thin_for_the_lanes_go_to_torch_unless_zeros_make_up_for_it():
+    for size in ((2, 1000), (1000, 1)):
+        assert method(layer(), size) == "torch"
+        assert method(layer(), size, measured="winograd2") == "torch"
+        assert method(layer(kept=0.1), size) == "direct"
+
+
+def test_what_was_measured_for_a_size_holds_for_it(monkeypatch):
+    def never(*given):
+        raise AssertionError("the rule was asked")
+
+    model, images = layer(), torch.randn(1, 3, 8, 8)
+    runtime = compile(model, images, tune=False)
+    monkeypatch.setattr(Planner, "fitted", never)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-5)
+        for batch in (5, 18):
+            assert runtime(torch.randn(batch, 3, 8, 8)).shape == (batch, 8, 8, 8)
+    with pytest.raises(AssertionError, match="the rule was asked"):
+        runtime(torch.randn(1, 3, 9, 8))

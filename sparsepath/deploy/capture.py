@@ -18,10 +18,10 @@ import torch
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sparsepath.deploy.copies import copied, why_opaque, with_weights_computed
+from sparsepath.deploy.copies import copied, replaced_forward, why_opaque, with_weights_computed
 from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Call, Graph, Node, Value
-from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.network import GraphNetwork, SingleInput
 from sparsepath.deploy.recorded import refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.state import State
 from sparsepath.deploy.trace import Translator
@@ -34,7 +34,9 @@ FX_KEEPS = ("_tensor_constant", "_torchbind_obj", "_tree_spec_constant", "_opaqu
 def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
     """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
     if isinstance(model, GraphNetwork):
-        if why_opaque(model) is None and (known := model.graph()) is not None:
+        plain = type(model).forward in (GraphNetwork.forward, SingleInput.forward)
+        plain = plain and not replaced_forward(model) and why_opaque(model) is None
+        if plain and (known := model.graph()) is not None:
             return known
         names = model.input_names()
     else:
@@ -51,6 +53,8 @@ def _traced(model: nn.Module, names: tuple[str, ...]) -> Graph:
     """The graph of a copy, which the code may change on its way; if it did, that is a reason."""
     own = copied(model)
     why = "it cannot be copied" if own is model else why_opaque(with_weights_computed(own))
+    if replaced_forward(own):  # fx would trace that of its class
+        why = "its forward was replaced"
     if why is not None:
         raise Unknown(why)
     state, tracer = State.of(own), _Tracer(names)

@@ -25,6 +25,8 @@ def written(graph: Graph) -> tuple[JSON, Arrays]:
         array = node.arrays[key]
         if id(array) not in names:
             name = array_name(node, key)
+            while name in arrays:  # a layer's own code may use its weight in two ways
+                name += "_"
             names[id(array)] = name
             arrays[name] = array
         return names[id(array)]

@@ -18,7 +18,7 @@ from sparsepath.deploy.apart import difference, tensors_in
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.channels import Shapes
 from sparsepath.deploy.fold import without_dead_code
-from sparsepath.deploy.graph import Graph, Node, mapped
+from sparsepath.deploy.graph import Graph, Node
 from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.layers import LAYERS, Layer
 from sparsepath.deploy.network import GraphNetwork, as_module
@@ -78,7 +78,7 @@ def compact(
     checked_count("multiple", multiple)
     with evaluating(model):
         wanted = _output(model, inputs)
-        graph = without_dead_code(capture(model, inputs=len(inputs)))
+        graph = without_dead_code(capture(model, example=inputs))
         _refuse_untraceable(model, graph)
         shapes: Shapes = reference.shapes(graph, inputs)
         host, shapes = lengthened(_moved(graph, "cpu"), shapes)

@@ -137,7 +137,7 @@ def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     if any(x.dtype != torch.float32 for x in inputs):
         raise BadInput(f"ONNX is exported in float32, not {inputs[0].dtype}: call float() first.")
     try:
-        content = onnx_for(folded(capture(model, inputs=len(inputs))), inputs)
+        content = onnx_for(folded(capture(model, example=inputs)), inputs)
     except Inexpressible as error:
         content = _by_dynamo(model, inputs, str(error))
     return _bytes(content), runner(session(content))

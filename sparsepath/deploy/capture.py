@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sparsepath.deploy.copies import copied, replaced_forward, why_opaque, with_weights_computed
 from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Call, Graph, Node, Value
+from sparsepath.deploy.idle import without_idle_dropouts
 from sparsepath.deploy.network import GraphNetwork, SingleInput
 from sparsepath.deploy.recorded import refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.state import State
@@ -69,6 +70,7 @@ def _traced(model: nn.Module, names: tuple[str, ...], axes: tuple[int, ...]) -> 
     changed = state.change(but=FX_KEEPS)
     if changed is not None:
         raise Unknown(f"it changes its own {changed!r} as it runs")
+    recorded = without_idle_dropouts(recorded, lambda: _Tracer(names).trace(copied(model).train()))
     return Translator(own, tracer.reasons, untouched=model).graph(recorded, axes)
 
 

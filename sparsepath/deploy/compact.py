@@ -201,7 +201,18 @@ def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
         for node in graph
         if node.op == "torch" or (node.op in LAYERS and node.name not in fate.layers)
     ]
-    return (*empty, *opaque)
+    rows = [
+        f"  {node.name} makes rows of one length: right for images of the example's size only."
+        for node in graph
+        if _cuts_images(node) and not fate.kept[node.inputs[0]].all()
+    ]
+    return (*empty, *opaque, *rows)
+
+
+def _cuts_images(node: Node) -> bool:
+    """Whether a reshape may put a part of an image, or several, into one row."""
+    shape: Any = node.attributes.get("shape") if node.op == "reshape" else (0,)
+    return shape[0] != 0 and not {0, -1} & set(shape[1:])
 
 
 def _end(layer: Layer, name: str) -> str:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -123,7 +123,7 @@ class Translator:
             value = self._added(made, node)
             if changes and value != arguments[0]:
                 later = set(order[order.index(node) + 1 :])
-                self.aliases.redirect(self.known, node.args[0], value, later)
+                self.aliases.redirect(self.known, cast(fx.Node, node.args[0]), value, later)
             self.known[node] = value
 
     def _computed(

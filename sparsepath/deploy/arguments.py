@@ -82,7 +82,7 @@ def _kinds_of(node: Node) -> Kinds:
 
 
 def _refuse_below(node: Node, key: str, least: int) -> None:
-    given = node.attributes[key]
+    given: Any = node.attributes[key]
     if not isinstance(given, tuple) or not all(_whole(x) and x >= least for x in given):
         raise BadInput(
             f"{node.name!r} has the {key} {given!r}: each number must be whole and at least {least}"

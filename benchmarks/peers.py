@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import folded
-from sparsepath.deploy.onnx_graph import onnx_model
+from sparsepath.deploy.onnx_graph import onnx_for
 from sparsepath.deploy.runtimes import Run, eager, inductor, runtimes
 
 
@@ -40,7 +40,7 @@ def openvino(model: nn.Module, images: Tensor, threads: int) -> Run:
 
     core = ov.Core()
     core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
-    network = core.read_model(io.BytesIO(onnx_model(folded(capture(model)), [4])))
+    network = core.read_model(io.BytesIO(onnx_for(folded(capture(model)), [images])))
     network.reshape([len(images), *images.shape[1:]])
     own = core.compile_model(network, "CPU", {"PERFORMANCE_HINT": "LATENCY"})
     return lambda given: own([given.numpy()])
@@ -53,7 +53,7 @@ def deepsparse(model: nn.Module, images: Tensor, threads: int) -> Run:
     from deepsparse import compile_model
 
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-        file.write(onnx_model(folded(capture(model)), [4]))
+        file.write(onnx_for(folded(capture(model)), [images]))
         file.flush()
         own = compile_model(
             file.name, batch_size=len(images), num_cores=threads, input_shapes=[[*images.shape]]

@@ -22,6 +22,7 @@ const sp_kernels &best_kernels() {
     } worst_first[] = {
         {"portable", sp_kernels_portable}, {"avx2", sp_kernels_avx2}, {"avx512", sp_kernels_avx512}};
     const char *forced = std::getenv("SPARSEPATH_ISA");
+    if (forced && !*forced) forced = nullptr;  // set to nothing is not set
     const sp_kernels *best = nullptr;
     std::string own, built;
     for (const auto &[isa, table] : worst_first) {

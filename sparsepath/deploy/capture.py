@@ -10,18 +10,19 @@ import inspect
 import operator
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sparsepath.deploy.copies import copied, why_opaque, with_weights_computed
+from sparsepath.deploy.copies import copied, replaced_forward, why_opaque, with_weights_computed
 from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Call, Graph, Node, Value
-from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.idle import without_idle_dropouts
+from sparsepath.deploy.network import GraphNetwork, SingleInput
 from sparsepath.deploy.recorded import refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.state import State
 from sparsepath.deploy.trace import Translator
@@ -31,26 +32,34 @@ from sparsepath.deploy.translate import Unknown
 FX_KEEPS = ("_tensor_constant", "_torchbind_obj", "_tree_spec_constant", "_opaque_obj")
 
 
-def capture(model: nn.Module, *, inputs: int = 1) -> Graph:
-    """The model as it is now, in its present mode, as a graph of `inputs` tensors."""
+def capture(model: nn.Module, *, inputs: int = 1, example: Sequence[Tensor] | None = None) -> Graph:
+    """The model as it is now, in its present mode, as a graph of `inputs` tensors.
+
+    An `example` tells how many there are and how many axes each has, in this and every later use.
+    """
+    axes = tuple(x.dim() for x in example or ())
     if isinstance(model, GraphNetwork):
-        if why_opaque(model) is None and (known := model.graph()) is not None:
+        plain = type(model).forward in (GraphNetwork.forward, SingleInput.forward)
+        plain = plain and not replaced_forward(model) and why_opaque(model) is None
+        if plain and (known := model.graph()) is not None:
             return known
         names = model.input_names()
     else:
-        names = _input_names(model, inputs)
+        names = _input_names(model, inputs if example is None else len(axes))
     try:
-        return _traced(model, names)
+        return _traced(model, names, axes)
     except Exception as error:  # whatever a user's code may raise on values that are not there yet
         call = Call(copied(model), tuple(map(Value, names)), {}, _untraceable(error))
         node = Node("model", "torch", names, call=call)
         return Graph(names, (node,), Value("model"))
 
 
-def _traced(model: nn.Module, names: tuple[str, ...]) -> Graph:
+def _traced(model: nn.Module, names: tuple[str, ...], axes: tuple[int, ...]) -> Graph:
     """The graph of a copy, which the code may change on its way; if it did, that is a reason."""
     own = copied(model)
     why = "it cannot be copied" if own is model else why_opaque(with_weights_computed(own))
+    if replaced_forward(own):  # fx would trace that of its class
+        why = "its forward was replaced"
     if why is not None:
         raise Unknown(why)
     state, tracer = State.of(own), _Tracer(names)
@@ -61,7 +70,8 @@ def _traced(model: nn.Module, names: tuple[str, ...]) -> Graph:
     changed = state.change(but=FX_KEEPS)
     if changed is not None:
         raise Unknown(f"it changes its own {changed!r} as it runs")
-    return Translator(own, tracer.reasons, untouched=model).graph(recorded)
+    recorded = without_idle_dropouts(recorded, lambda: _Tracer(names).trace(copied(model).train()))
+    return Translator(own, tracer.reasons, untouched=model).graph(recorded, axes)
 
 
 def _input_names(model: nn.Module, count: int) -> tuple[str, ...]:
@@ -76,8 +86,6 @@ def _input_names(model: nn.Module, count: int) -> tuple[str, ...]:
 
 def _untraceable(error: Exception) -> str:
     """What went wrong and in which line of the user's code."""
-    if isinstance(error, Unknown):
-        return str(error)
     foreign = {Path(torch.__file__).parent, Path(__file__).parent}
     frames = [
         frame
@@ -85,6 +93,8 @@ def _untraceable(error: Exception) -> str:
         if not foreign & set(Path(frame.filename).parents)
     ]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, Unknown):
+        return f"{error}{where}"
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return f"it cannot be traced{where}: {lines[0]}"
 

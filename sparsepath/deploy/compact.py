@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.deploy import reference
+from sparsepath.deploy.apart import difference, tensors_in
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.channels import Shapes
 from sparsepath.deploy.fold import without_dead_code
-from sparsepath.deploy.graph import Graph, Node, mapped
+from sparsepath.deploy.graph import Graph, Node
 from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.layers import LAYERS, Layer
 from sparsepath.deploy.network import GraphNetwork, as_module
@@ -77,7 +78,7 @@ def compact(
     checked_count("multiple", multiple)
     with evaluating(model):
         wanted = _output(model, inputs)
-        graph = without_dead_code(capture(model, inputs=len(inputs)))
+        graph = without_dead_code(capture(model, example=inputs))
         _refuse_untraceable(model, graph)
         shapes: Shapes = reference.shapes(graph, inputs)
         host, shapes = lengthened(_moved(graph, "cpu"), shapes)
@@ -86,14 +87,14 @@ def compact(
         devices = {x.device for node in graph for x in node.arrays.values()}
         network = as_module(_moved(small, devices.pop() if devices else "cpu"))
         _freeze(network, model)
-        difference, largest = _difference(wanted, _output(network, inputs))
+        apart, largest = difference(wanted, _output(network, inputs))
         if not approximate:
             _refuse_difference(
-                difference, largest, wanted, lambda: _exact(graph, network, inputs, wanted)
+                apart, largest, wanted, lambda: _exact(graph, network, inputs, wanted)
             )
     return Compacted(
         model=network,
-        difference=difference,
+        difference=apart,
         largest=largest,
         parameters=(_count(model), _count(network)),
         widths={name: (len(fate.kept[name]), int(fate.kept[name].sum())) for name in fate.layers},
@@ -149,24 +150,11 @@ def _moved(graph: Graph, device: torch.device | str) -> Graph:
     return replace(graph, nodes=tuple(map(node_moved, graph)))
 
 
-def _tensors(structure: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-    mapped(structure, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
-    return found
-
-
-def _difference(wanted: Any, given: Any) -> tuple[float, float]:
-    """max |difference| and max |wanted| over all tensors of two results alike in structure."""
-    pairs = list(zip(_tensors(wanted), _tensors(given), strict=True))
-    difference = max((float((a - b).abs().max()) for a, b in pairs), default=0.0)
-    return difference, max((float(a.abs().max()) for a, _ in pairs), default=0.0)
-
-
 def _refuse_difference(
-    difference: float, largest: float, wanted: Any, exact: Callable[[], float | None]
+    apart: float, largest: float, wanted: Any, exact: Callable[[], float | None]
 ) -> None:
-    bound = max((_bound(tensor.dtype, largest) for tensor in _tensors(wanted)), default=0.0)
-    if difference <= bound:
+    bound = max((_bound(tensor.dtype, largest) for tensor in tensors_in(wanted)), default=0.0)
+    if apart <= bound:
         return
     wide = exact()
     why = (
@@ -176,7 +164,7 @@ def _refuse_difference(
         else "check that the model gives finite numbers, the same at every call"
     )
     raise BadInput(
-        f"The smaller network differs by {difference:.1e} where at most {bound:.1e} is rounding "
+        f"The smaller network differs by {apart:.1e} where at most {bound:.1e} is rounding "
         f"(max |output| {largest:.1e}): {why}; the model itself is unchanged."
     )
 
@@ -190,8 +178,8 @@ def _exact(
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
     small = capture(network, inputs=len(inputs))
     ours, theirs = (reference.run(x.to(torch.float64), *wide) for x in (graph, small))
-    apart, largest = _difference(ours, wanted)
-    return _difference(ours, theirs)[0] if apart <= ROUNDING * largest else None
+    apart, largest = difference(ours, wanted)
+    return difference(ours, theirs)[0] if apart <= ROUNDING * largest else None
 
 
 def _bound(dtype: torch.dtype, largest: float) -> float:
@@ -213,7 +201,18 @@ def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
         for node in graph
         if node.op == "torch" or (node.op in LAYERS and node.name not in fate.layers)
     ]
-    return (*empty, *opaque)
+    rows = [
+        f"  {node.name} makes rows of one length: right for images of the example's size only."
+        for node in graph
+        if _cuts_images(node) and not fate.kept[node.inputs[0]].all()
+    ]
+    return (*empty, *opaque, *rows)
+
+
+def _cuts_images(node: Node) -> bool:
+    """Whether a reshape may put a part of an image, or several, into one row."""
+    shape: Any = node.attributes.get("shape") if node.op == "reshape" else (0,)
+    return shape[0] != 0 and not {0, -1} & set(shape[1:])
 
 
 def _end(layer: Layer, name: str) -> str:

@@ -88,6 +88,11 @@ def with_weights_computed(module: nn.Module) -> nn.Module:
     return module
 
 
+def replaced_forward(module: nn.Module) -> bool:
+    """Whether the module itself has a forward besides that of its class."""
+    return "forward" in vars(module)
+
+
 def why_opaque(module: nn.Module) -> str | None:
     """Why a module must stay whole, whatever its forward says, or None."""
     if isinstance(module, torch.jit.ScriptModule):

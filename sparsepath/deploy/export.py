@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sparsepath.deploy.apart import difference
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import folded
-from sparsepath.deploy.graph import mapped
 from sparsepath.deploy.inputs import given_tensors
 from sparsepath.deploy.onnx_file import runner, session
 from sparsepath.deploy.target import free, named, writing
@@ -76,15 +76,15 @@ def export(
     with evaluating(model):
         content, run = FORMATS[format](model, inputs)
         batches = [inputs, tuple(torch.cat((x, x[:1])) for x in inputs)]
-        difference = max(_difference(*_both(model, run, batch)) for batch in batches)
-    if not difference <= TOLERANCE:
+        apart = [_apart(*_both(model, run, batch)) for batch in batches]
+    if not all(x <= TOLERANCE for x in apart):
         raise BadInput(
-            f"The exported {format} differs by {difference:.1e} of the largest output, more than "
+            f"The exported {format} differs by {max(apart):.1e} of the largest output, more than "
             f"{TOLERANCE:.0e}: nothing was written."
         )
     with writing(path):
         content(path)
-    return Exported(path, format, difference)
+    return Exported(path, format, max(apart))
 
 
 def _chosen(format: str | None, path: Path) -> str:
@@ -112,17 +112,10 @@ def _both(first: Run, second: Run, batch: Sequence[Tensor]) -> tuple[Any, Any]:
     return first(*(x.clone() for x in batch)), second(*(x.clone() for x in batch))
 
 
-def _difference(wanted: Any, given: Any) -> float:
-    ours, theirs = _tensors(wanted), _tensors(given)
-    largest = max(float(x.abs().max()) for x in ours) or 1.0
-    pairs = zip(ours, theirs, strict=True)
-    return max(float((a - b).abs().max()) for a, b in pairs) / largest
-
-
-def _tensors(structure: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-    mapped(structure, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
-    return found
+def _apart(wanted: Any, given: Any) -> float:
+    """max |difference| / max |wanted|."""
+    apart, largest = difference(wanted, given)
+    return apart / (largest or 1.0)
 
 
 def _bytes(content: bytes) -> Write:
@@ -144,7 +137,7 @@ def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
     if any(x.dtype != torch.float32 for x in inputs):
         raise BadInput(f"ONNX is exported in float32, not {inputs[0].dtype}: call float() first.")
     try:
-        content = onnx_for(folded(capture(model, inputs=len(inputs))), inputs)
+        content = onnx_for(folded(capture(model, example=inputs)), inputs)
     except Inexpressible as error:
         content = _by_dynamo(model, inputs, str(error))
     return _bytes(content), runner(session(content))

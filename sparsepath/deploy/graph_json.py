@@ -25,17 +25,25 @@ def written(graph: Graph) -> tuple[JSON, Arrays]:
         array = node.arrays[key]
         if id(array) not in names:
             name = array_name(node, key)
+            while name in arrays:  # a layer's own code may use its weight in two ways
+                name += "_"
             names[id(array)] = name
             arrays[name] = array
         return names[id(array)]
 
     nodes = []
+    if not graph.outputs:
+        raise BadInput("The model gives no tensor, so there is nothing to save.")
     for node in graph:
         if node.call is not None:
             raise BadInput(
                 f"{node.name!r} cannot be written as a graph ({node.call.why}): save with "
                 "factory='a name of your choice' and give that factory to load()."
             )
+        try:
+            refuse_impossible(node)
+        except BadInput as error:
+            raise BadInput(f"This network cannot be saved: {error}.") from error
         nodes.append(
             {
                 "name": node.name,
@@ -51,7 +59,10 @@ def written(graph: Graph) -> tuple[JSON, Arrays]:
 def read(content: JSON, arrays: Arrays) -> Graph:
     """The graph that such JSON describes, every operation and name checked."""
     (inputs, nodes, output) = fields(content, "inputs", "nodes", "output")
-    return Graph(_names(inputs), tuple(_node(x, arrays) for x in _list(nodes)), decoded(output))
+    made = Graph(_names(inputs), tuple(_node(x, arrays) for x in _list(nodes)), decoded(output))
+    if not made.outputs:
+        raise BadInput("its graph gives no tensor")
+    return made
 
 
 def _node(content: JSON, arrays: Arrays) -> Node:

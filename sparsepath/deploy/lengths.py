@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from sparsepath.deploy.axes import POOLS, Axes
 from sparsepath.deploy.graph import Node, Value
 from sparsepath.deploy.operations import DROPOUTS, ELEMENTWISE
 from sparsepath.deploy.translate import Length
@@ -24,9 +25,8 @@ ARITHMETIC = {
 RESHAPES = ("view", "reshape", torch.reshape)
 # Axes that an operation leaves as they are; images have no more than these.
 AXES = 5
+CONVOLUTIONS = ("conv", "conv_transpose")
 ALL = {*ELEMENTWISE, *DROPOUTS, "batch_norm", "affine", "softmax", "log_softmax"}
-CHANNELS = {"max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool", "interpolate"}
-IMAGES = {"conv", "conv_transpose", "linear"}
 FULL = (None, None, None)
 
 
@@ -50,29 +50,43 @@ class Lengths:
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        self._known: dict[Length, int | Length] = {}
+        self._known: dict[Length, list[_Fact]] = {}
+        self._axes = Axes()
+
+    def heard(self, answer: Any) -> None:
+        """That an axis was asked for shows that there is one."""
+        if isinstance(answer, Length):
+            axis = answer.axis
+            self.given(answer.value, axis + 1 if axis >= 0 else -axis)
+
+    def given(self, value: Value, axes: int) -> None:
+        """A value has at least so many axes."""
+        self._axes.tell(value.name, axes)
 
     def learn(self, node: Node) -> None:
         """What a node says about its result's lengths, and about its input's."""
-        if node.op in ("conv", "conv_transpose") and "weight" in node.arrays:
-            first, second = node.arrays["weight"].shape[:2]
+        self._axes.learn(node)
+        if node.op in CONVOLUTIONS:
+            weight = node.arrays["weight"]
+            first, second = weight.shape[:2]
             many = int(str(node.attributes["groups"]))
             taken, given = (second * many, first) if node.op == "conv" else (first, second * many)
-            self._tell(Length(Value(node.inputs[0]), 1), taken)
-            self._tell(Length(Value(node.name), 1), given)
-        for axis, same in _kept(node):
+            self._tell(Length(Value(node.inputs[0]), 1), taken, weight.dim())
+            self._tell(Length(Value(node.name), 1), given, weight.dim())
+        for axis, same, axes in _kept(node):
             lengths: set[int | Length] = (
                 {same}
                 if isinstance(same, int)
                 else {self.settled(Length(Value(name), same.axis)) for name in node.inputs}
             )
             if len(lengths) == 1:
-                self._tell(Length(Value(node.name), axis), *lengths)
+                self._tell(Length(Value(node.name), axis), lengths.pop(), axes)
 
-    def _tell(self, length: Length, known: int | Length) -> None:
+    def _tell(self, length: Length, known: int | Length, axes: int) -> None:
+        """A length is known if its value turns out to have so many axes."""
         settled = self.settled(length)
         if isinstance(settled, Length) and settled != known:
-            self._known[settled] = known
+            self._known.setdefault(settled, []).append(_Fact(known, length.value.name, axes))
 
     def settled(self, x: Any) -> Any:
         """A length as a number if it is known, else as that of the first value that has it."""
@@ -80,8 +94,12 @@ class Lengths:
             parts = tuple(map(self.settled, x.arguments))
             whole = all(isinstance(part, int) for part in parts)
             return x.function(*parts) if whole else Size(x.function, parts)
-        while isinstance(x, Length) and x in self._known:
-            x = self._known[x]
+        while isinstance(x, Length):
+            facts = self._known.get(x, ())
+            known = [fact.length for fact in facts if self._axes.least(fact.of) >= fact.axes]
+            if not known:
+                break
+            x = known[0]
         return x
 
     def reshaped(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -117,16 +135,38 @@ class _Axis:
     axis: int
 
 
-def _kept(node: Node) -> Iterator[tuple[int, "int | _Axis"]]:
-    """The axes of a node's result whose lengths are numbers or those of an axis of its inputs."""
+@dataclass(frozen=True)
+class _Fact:
+    """What a length is if a value has so many axes."""
+
+    length: "int | Length"
+    of: str
+    axes: int
+
+
+def _kept(node: Node) -> Iterator[tuple[int, "int | _Axis", int]]:
+    """Axes of a node's result whose lengths are numbers or those of an axis of its inputs.
+
+    The third number is how many axes there must be for that.
+    """
+    if node.op in CONVOLUTIONS:
+        yield 0, _Axis(0), node.arrays["weight"].dim()
+    elif node.op == "linear":
+        yield from ((axis, _Axis(axis), axis + 2) for axis in range(AXES))
+    elif node.op in POOLS:
+        sides: Any = node.attributes.get("kernel_size") or node.attributes["output_size"]
+        yield from ((0, _Axis(0), 0), (1, _Axis(1), len(sides) + 2))
+    else:
+        yield from ((*pair, 0) for pair in _always_kept(node))
+
+
+def _always_kept(node: Node) -> Iterator[tuple[int, "int | _Axis"]]:
     attributes: Any = node.attributes
     same = [(axis, _Axis(axis)) for axis in range(AXES)]
     if node.op in ALL or node.op in ("add", "sub", "mul", "div"):
         yield from same
-    elif node.op in CHANNELS:
+    elif node.op == "interpolate":
         yield from same[:2]
-    elif node.op in IMAGES:
-        yield from same[:1]
     elif node.op == "cat":
         yield from same[: max(0, attributes["dim"])]
     elif node.op == "flatten":

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sparsepath.deploy import reference
 from sparsepath.deploy.graph import Graph, Node
-from sparsepath.deploy.pools import with_plain_pools
+from sparsepath.deploy.pools import Shapes, with_plain_pools
 
 OPSET = 17
 
@@ -22,7 +22,8 @@ class Inexpressible(Exception):
 class _Model:
     """ONNX nodes and arrays under construction."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = shapes
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: list[onnx.TensorProto] = []
 
@@ -43,22 +44,19 @@ def onnx_for(graph: Graph, inputs: Sequence[Tensor]) -> bytes:
 
     Adaptive pools have no counterpart at every size, but most have one at the size of the inputs.
     """
-    ranks = [x.dim() for x in inputs]
+    shapes = reference.shapes(graph, inputs)
     try:
-        return onnx_model(graph, ranks)
+        return onnx_model(graph, shapes)
     except Inexpressible:
-        plain = with_plain_pools(graph, reference.shapes(graph, inputs))
-        return onnx_model(plain, ranks, lengths=[tuple(x.shape[1:]) for x in inputs])
+        return onnx_model(with_plain_pools(graph, shapes), shapes, only_batch=True)
 
 
-def onnx_model(
-    graph: Graph, ranks: Sequence[int], *, lengths: Sequence[tuple[int, ...]] | None = None
-) -> bytes:
-    """The graph as a serialised ONNX model, or Inexpressible.
+def onnx_model(graph: Graph, shapes: Shapes, *, only_batch: bool = False) -> bytes:
+    """The graph as a serialised ONNX model, or Inexpressible; `shapes` are an example's.
 
-    Every length is left open, but for those after the first where they are given.
+    They tell how many axes a value has; every length is left open, or the batch's alone.
     """
-    model = _Model()
+    model = _Model(shapes)
     for node in graph:
         if node.op not in WRITERS:
             why = f" ({node.op})" if node.call is None else f", since {node.call.why},"
@@ -67,12 +65,16 @@ def onnx_model(
         if _fused(node):
             _write_fused(model, node, name)
     names = [f"axis{place}" for place in range(8)]
-    fixed = lengths or [()] * len(ranks)
     inputs = [
         helper.make_tensor_value_info(
-            name, TensorProto.FLOAT, [f"{name}:{n}" for n in names[: rank - len(known)]] + [*known]
+            name,
+            TensorProto.FLOAT,
+            [
+                length if only_batch and axis else f"{name}:{names[axis]}"
+                for axis, length in enumerate(shapes[name])
+            ],
         )
-        for name, rank, known in zip(graph.inputs, ranks, fixed, strict=True)
+        for name in graph.inputs
     ]
     outputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in graph.outputs
@@ -110,7 +112,13 @@ def _arrays(model: _Model, node: Node, *keys: str) -> list[str]:
     ]
 
 
+def _refuse_unbatched(model: _Model, node: Node, axes: int) -> None:
+    if len(model.shapes[node.inputs[0]]) != axes + 2:
+        raise Inexpressible(f"{node.name!r} takes a single image, without a batch")
+
+
 def _conv(model: _Model, node: Node, name: str) -> str:
+    _refuse_unbatched(model, node, node.arrays["weight"].dim() - 2)
     attributes: dict[str, Any] = dict(node.attributes)
     more = (
         {"output_padding": attributes["output_padding"]} if "output_padding" in attributes else {}
@@ -137,8 +145,9 @@ def _linear(model: _Model, node: Node, name: str) -> str:
 
 
 def _affine(model: _Model, node: Node, name: str) -> str:
+    ones = [1] * (len(model.shapes[node.inputs[0]]) - 2)
     scale, shift = (
-        model.array(f"{node.name}:{key}", node.arrays[key].view(-1, 1, 1))
+        model.array(f"{node.name}:{key}", node.arrays[key].view(-1, *ones))
         for key in ("scale", "shift")
     )
     product = model.node("Mul", [*node.inputs, scale], f"{node.name}:product")
@@ -147,6 +156,7 @@ def _affine(model: _Model, node: Node, name: str) -> str:
 
 def _pool(model: _Model, node: Node, name: str) -> str:
     a: dict[str, Any] = dict(node.attributes)
+    _refuse_unbatched(model, node, len(a["kernel_size"]))
     shape = {"kernel_shape": a["kernel_size"], "strides": a["stride"]}
     shape |= {"pads": [*a["padding"], *a["padding"]], "ceil_mode": int(a["ceil_mode"])}
     if node.op == "max_pool":
@@ -158,7 +168,9 @@ def _pool(model: _Model, node: Node, name: str) -> str:
 
 
 def _global_pool(model: _Model, node: Node, name: str) -> str:
-    if set(node.attributes["output_size"]) != {1}:  # type: ignore[arg-type]
+    sizes: Any = node.attributes["output_size"]
+    _refuse_unbatched(model, node, len(sizes))
+    if set(sizes) != {1}:
         raise Inexpressible(f"{node.name!r} pools to another size than 1")
     kind = "GlobalAveragePool" if node.op == "adaptive_avg_pool" else "GlobalMaxPool"
     return model.node(kind, node.inputs, name)

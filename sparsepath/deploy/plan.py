@@ -86,9 +86,9 @@ def methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
     """The native methods that can run a node, the usual first."""
     if node.op == "linear":
         return ("linear", "rows")
-    if node.op != "conv":
+    weight, attributes = node.arrays.get("weight"), node.attributes
+    if node.op != "conv" or weight is None or weight.dim() != 4:
         return ("native",)
-    weight, attributes = node.arrays["weight"], node.attributes
     groups = cast(int, attributes["groups"])
     height, width = weight.shape[2:]
     stride, dilation = (cast(tuple[int, int], attributes[k]) for k in ("stride", "dilation"))

@@ -97,6 +97,13 @@ def out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
     return target, keywords.get("inplace") is True
 
 
+def in_any_order(target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """`view` as `reshape`: a graph leaves out the copy that `contiguous` made for it."""
+    if keywords or any(isinstance(x, torch.dtype) for x in arguments):
+        return target
+    return {"view": "reshape", "view_as": "reshape_as"}.get(target, target)
+
+
 def refuse_lost_changes(target: Any) -> None:
     """Refuse a call that changes a tensor which the trace takes for a constant."""
     if target in LOST:

@@ -3,23 +3,24 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy import translate_functions as translate_functions  # fills the table
+from sparsepath.deploy.aliases import Aliases
 from sparsepath.deploy.copies import copied
 from sparsepath.deploy.dice import Dice
 from sparsepath.deploy.graph import Attribute, Call, Graph, Node, Value, mapped, with_idle
 from sparsepath.deploy.lengths import RESHAPES, Lengths, Size, computed
 from sparsepath.deploy.naming import Names
-from sparsepath.deploy.operations import DROPOUTS
 from sparsepath.deploy.own_arrays import OwnArrays
 from sparsepath.deploy.recorded import (
     Method,
     Shape,
     asked,
+    in_any_order,
     is_open,
     length_of,
     line_of,
@@ -31,8 +32,6 @@ from sparsepath.deploy.recorded import (
 from sparsepath.deploy.translate import Draft, Length, Same, Unknown, translated
 from sparsepath.deploy.translate_layers import batch_norm
 
-# What may share memory with its input, so that a change in one is a change in the other.
-VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch", *DROPOUTS}
 AXES: Mapping[type[nn.Module], int] = {nn.BatchNorm1d: 1, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}
 
 
@@ -48,28 +47,31 @@ class Translator:
         self.nodes: list[Node] = []
         # What is known of each recorded node: a value to come, or an array or number already.
         self.known: dict[fx.Node, Any] = {}
-        self.base: dict[str, str] = {}
-        self.same: dict[str, str] = {}
+        self.aliases = Aliases()
         self.numbers: set[str] = set()
         self.lengths = Lengths()
         self.arrays = OwnArrays(self.names)
         # What gives back its input as it is, with the value's name.
         self.idle: list[tuple[str, str]] = []
 
-    def graph(self, traced: fx.Graph) -> Graph:
-        """The whole trace as a graph."""
+    def graph(self, traced: fx.Graph, axes: tuple[int, ...] = ()) -> Graph:
+        """The whole trace as a graph of inputs that have so many axes."""
         inputs: list[str] = []
         output: Any = None
         for node in traced.nodes:
             if node.op == "placeholder":
                 inputs.append(self.names.free(str(node.target)))
                 self.known[node] = Value(inputs[-1])
+                self.lengths.given(Value(inputs[-1]), dict(enumerate(axes, 1)).get(len(inputs), 0))
             elif node.op == "get_attr":
                 self.known[node] = self.arrays.named(str(node.target))
             elif node.op == "output":
                 output = mapped(self._filled(node.args[0]), self._as_value)
             else:
-                self._call(node, list(traced.nodes))
+                try:
+                    self._call(node, list(traced.nodes))
+                except Unknown as unknown:
+                    raise Unknown(f"{unknown}{line_of(node)}") from unknown
         return Graph(tuple(inputs), with_idle(self.nodes, self.idle), output)
 
     def _filled(self, structure: Any) -> Any:
@@ -110,6 +112,7 @@ class Translator:
             raise Unknown("it changes its own weights as it runs")
         answer = asked(target, arguments) or computed(target, arguments)
         if answer is not None:
+            self.lengths.heard(answer)
             self.known[node] = answer
         elif _packs(target):
             self.known[node] = target(*arguments, **keywords)
@@ -119,7 +122,8 @@ class Translator:
             made = self._made(node, target, arguments, keywords, changes)
             value = self._added(made, node)
             if changes and value != arguments[0]:
-                self._redirect(arguments[0], value, order[order.index(node) + 1 :])
+                later = set(order[order.index(node) + 1 :])
+                self.aliases.redirect(self.known, cast(fx.Node, node.args[0]), value, later)
             self.known[node] = value
 
     def _computed(
@@ -164,7 +168,8 @@ class Translator:
             return Call(self._whole.get_submodule(str(node.target)), arguments, keywords, why)
         if isinstance(target, type):  # a record of the user's, with what it holds by name
             return Call(target, arguments, keywords, why)
-        return Call(Method(node.target if changes else target, changes), arguments, keywords, why)
+        own = node.target if changes else in_any_order(target, arguments, keywords)
+        return Call(Method(own, changes), arguments, keywords, why)
 
     @cached_property
     def _whole(self) -> nn.Module:
@@ -231,31 +236,7 @@ class Translator:
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
         self.lengths.learn(node)
-        for name in node.inputs if node.op in VIEWS else ():
-            self.base[node.name] = self.base.get(name, name)
-        if node.op in DROPOUTS:
-            self.same[node.name] = self._undropped(node.inputs[0])
-
-    def _undropped(self, name: str) -> str:
-        """The value that this one is when a network is used, whatever dropouts lie between."""
-        return self.same.get(name, name)
-
-    def _redirect(self, old: Value, new: Value, later: list[fx.Node]) -> None:
-        """After a change in place, whoever held the old value holds the new one."""
-        base = self.base.get(old.name, old.name)
-        to_come = set(later)
-        for node, value in list(self.known.items()):
-            if isinstance(value, Value) and self._undropped(value.name) == self._undropped(
-                old.name
-            ):
-                self.known[node] = new
-            elif isinstance(value, Value) and self.base.get(value.name, value.name) == base:
-                self._refuse_readers(value, to_come & set(node.users))
-
-    @staticmethod
-    def _refuse_readers(value: Value, readers: set[fx.Node]) -> None:
-        if readers:
-            raise Unknown(f"a change in place shows in {value.name!r} too")
+        self.aliases.learn(node)
 
 
 def _packs(target: Any) -> bool:

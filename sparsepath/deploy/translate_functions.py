@@ -59,7 +59,10 @@ def _permute(input: Any, *dims: Any) -> Draft:
 
 @translates("mean", torch.mean)
 def _mean(input: Any, dim: Any, keepdim: bool = False) -> Draft:
-    return Draft("mean", (as_value(input),), {"dim": repeated(dim, 1), "keepdim": keepdim})
+    axes = repeated(dim, 1)
+    if None in axes or not axes:
+        raise Unknown("it leaves the axes open")
+    return Draft("mean", (as_value(input),), {"dim": axes, "keepdim": keepdim})
 
 
 # ---- what is nothing at all when a network is used

@@ -489,3 +489,71 @@ def test_the_same_network_gives_the_same_bytes(tmp_path):
         files.add((tmp_path / "net").read_bytes())
     assert len(files) == 1
     assert load(tmp_path / "net").figures == figures
+
+
+class TwiceBiased(nn.Linear):
+    """A layer that uses its bias in two ways."""
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, self.bias * 2) + self.bias
+
+
+def test_arrays_of_one_name_are_both_kept(tmp_path):
+    model = nn.Sequential(TwiceBiased(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    save(model, tmp_path / "net")
+    rows = torch.randn(4, 6)
+    assert torch.equal(load(tmp_path / "net").model(rows), model(rows))
+
+
+def doubled(x):
+    return 2 * x
+
+
+def replaced_in_a_loaded_one(path):
+    save(small(), path)
+    model = load(path).model
+    model.get_submodule("2").forward = doubled
+    return model
+
+
+def replaced_in_the_model_itself(path):
+    model = small()
+    model.forward = doubled
+    return model
+
+
+def replaced_in_a_loaded_one_itself(path):
+    save(small(), path)
+    model = load(path).model
+    model.forward = doubled
+    return model
+
+
+def hooked(path):
+    model = small()
+    model.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        replaced_in_a_loaded_one,
+        replaced_in_the_model_itself,
+        replaced_in_a_loaded_one_itself,
+        hooked,
+    ],
+)
+def test_what_was_put_over_a_forward_is_saved_or_refused(make, tmp_path):
+    model = make(tmp_path / "first")
+    images = torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        wanted = model(images)
+        try:
+            save(model, tmp_path / "net")
+        except BadInput as refusal:
+            assert "forward" in str(refusal)  # noqa: PT017
+        else:
+            assert torch.equal(load(tmp_path / "net").model(images), wanted)
+        runtime = sparsepath.deploy.compile(model, images, tune=False)
+        torch.testing.assert_close(runtime(images), wanted)

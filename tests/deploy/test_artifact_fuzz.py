@@ -23,6 +23,14 @@ from sparsepath.support import Support
 
 from .cases import scrambled
 
+
+class Mean(nn.Module):
+    """The mean over pixels."""
+
+    def forward(self, x):
+        return x.mean((2, 3))
+
+
 FUZZ = settings(
     deadline=None,
     max_examples=150,
@@ -351,3 +359,67 @@ def test_a_deflate_bomb_is_never_blown_up(saved, tmp_path, kind, told):
     finally:
         tracemalloc.stop()
     assert ("are not 600 bytes" if told == 600 else "do not fit an array of 48000") in says
+
+
+FORGED = [
+    (nn.Dropout(0.5), "p", {"float": "nan"}),
+    (nn.Dropout(0.5), "p", 1.5),
+    (nn.BatchNorm2d(4), "momentum", "x"),
+    (nn.BatchNorm2d(4), "axes", True),
+    (nn.BatchNorm2d(4), "axes", 4),
+    (nn.BatchNorm2d(4), "eps", "a"),
+    (nn.BatchNorm2d(4), "eps", -10),
+    (nn.BatchNorm2d(4), "batches", -1),
+    (nn.Conv2d(4, 4, 3), "padding", [10**9, 10**9]),
+    (nn.ConvTranspose2d(4, 4, 3), "output_padding", [5, 5]),
+    (nn.ConvTranspose2d(4, 4, 3), "groups", 2),
+    (nn.MaxPool2d(2), "padding", [2, 2]),
+    (nn.MaxPool2d(2), "ceil_mode", "no"),
+    (nn.AvgPool2d(2), "divisor_override", 0),
+    (nn.AvgPool2d(2), "stride", [1]),
+    (nn.AdaptiveAvgPool2d(2), "output_size", [-1, 2]),
+    (nn.Softmax(1), "dim", None),
+    (nn.Flatten(), "start_dim", "1"),
+    (Mean(), "dim", [None]),
+    (Mean(), "dim", []),
+    (nn.LeakyReLU(), "negative_slope", "steep"),
+]
+
+
+@pytest.mark.parametrize(("layer", "key", "value"), FORGED)
+def test_an_argument_with_which_nothing_runs_is_refused(layer, key, value, tmp_path):
+    save(nn.Sequential(nn.Conv2d(3, 4, 3), layer).eval(), tmp_path / "whole")
+
+    def change(content):
+        (node,) = (x for x in content["graph"]["nodes"][1:] if key in x["attributes"])
+        node["attributes"][key] = value
+        return content
+
+    load(tmp_path / "whole")
+    resealed(tmp_path / "whole", tmp_path / "net", change)
+    said = refused(tmp_path / "net")
+    assert key.partition("_")[0] in said or "bias" in said or "kernel_size" in said
+
+
+@pytest.mark.parametrize("output", [5, None, []])
+def test_a_graph_that_gives_nothing_is_refused(saved, output, tmp_path):
+    def change(content):
+        content["graph"]["output"] = output
+        return content
+
+    resealed(saved, tmp_path / "net", change)
+    assert "gives no tensor" in refused(tmp_path / "net")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+def test_arrays_of_several_types_are_refused(dtype, tmp_path):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    save(model, tmp_path / "whole")
+
+    def change(content):
+        content["arrays"]["1.bias"]["dtype"] = str(dtype).removeprefix("torch.")
+        return content
+
+    bias = {"values:1.bias": torch.ones(3, dtype=dtype)}
+    resealed(tmp_path / "whole", tmp_path / "net", change, bias)
+    assert "arrays of several types (weight float32, bias" in refused(tmp_path / "net")

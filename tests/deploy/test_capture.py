@@ -122,6 +122,36 @@ def view_changed(self, x):
     return z.sum() + y.sum()
 
 
+def part_changed(self, x):
+    y = self.a(x)
+    y[:, :2].mul_(2)
+    return self.a(y)
+
+
+def copy_changed(self, x):
+    y = self.a(x).transpose(1, 2)
+    z = y.contiguous().add_(1)
+    return y + z
+
+
+def copy_changed_alone(self, x):
+    y = self.a(x).transpose(1, 2).contiguous()
+    z = y.add_(1)
+    z.mul_(2)
+    return y + z
+
+
+def shuffled(self, x):
+    n, c, h, w = x.size()
+    y = x.view(n, 2, c // 2, h, w)
+    y = torch.transpose(y, 1, 2).contiguous()
+    return self.a(y.view(n, c, h, w))
+
+
+def like_another(self, x):
+    return x.transpose(1, 2).contiguous().view_as(x)
+
+
 def halves(self, x):
     a, b = x.chunk(2, dim=1)
     return torch.cat((b, a), 1)
@@ -200,6 +230,7 @@ KNOWN = {
     "shared": Model(lambda self, x: self.a(self.a(x)), a=conv()),
     "in place": Model(shared_then_changed, a=conv(), relu=nn.ReLU(inplace=True)),
     "changed twice": Model(changed_twice, a=conv()),
+    "copy changed alone": Model(copy_changed_alone, a=conv()),
     "subclass": Model(lambda self, x: self.a(x), a=Doubled(4, 4, 3)),
     "weight norm": Model(
         lambda self, x: self.a(x), a=parametrizations.weight_norm(nn.Conv2d(4, 5, 3))
@@ -216,12 +247,16 @@ KNOWN = {
     "view by shape": Model(lambda self, x: torch.reshape(x, (x.shape[0], 2, -1))),
     "shapes unpacked": Model(folded_pixels, a=conv()),
     "flat by product": Model(flat_by_product),
-    "length of before": Model(lambda self, x: self.a(x).relu().view(x.size(0), -1), a=conv(4, 6)),
+    "length of before": Model(
+        lambda self, x: self.n(self.a(x)).view(x.size(0), -1), a=conv(4, 6), n=nn.BatchNorm2d(6)
+    ),
     "squeeze and excite": Model(excited, a=conv(4, 6), b=nn.Linear(6, 6)),
     "halved length": Model(halved_length),
     "all but one": Model(lambda self, x: torch.reshape(x, (len_of(x), x.numel() // len_of(x)))),
     "through axes": Model(
-        lambda self, x: self.a(x).flatten(2).transpose(1, 2).permute(0, 2, 1).view(x.size(0), -1),
+        lambda self, x: (
+            self.a(x[:, :, :, :]).flatten(2).transpose(1, 2).permute(0, 2, 1).view(x.size(0), -1)
+        ),
         a=conv(4, 6),
     ),
     "elementwise": Model(
@@ -247,7 +282,19 @@ UNKNOWN = {
     "hooks": (Model(lambda self, x: self.a(x), a=hooked()), "hooks"),
     "batch statistics": (Training(), "statistics of the batch"),
     "change unknown": (Model(unknown_change, a=conv()), "no such operation"),
-    "changed view": (Model(view_changed, a=conv()), "a change in place shows"),
+    "changed view": (Model(view_changed, a=conv()), "a change in place may show"),
+    "changed part": (Model(part_changed, a=conv()), "too (test_capture.py, line "),
+    "changed copy": (Model(copy_changed, a=conv()), "a change in place may show"),
+    "shuffled": (Model(shuffled, a=conv()), "computed from the input (test_capture.py, line "),
+    "like another": (Model(like_another), "no such operation (test_capture.py, line "),
+    "mean of all": (
+        Model(lambda self, x: x.mean(dim=None, keepdim=True)),
+        "it leaves the axes open (test_capture.py, line ",
+    ),
+    "length of before": (
+        Model(lambda self, x: self.a(x).relu().view(x.size(0), -1), a=conv(4, 6)),
+        "computed from the input (test_capture.py, line ",
+    ),
     "one way only": (Model(lambda self, x: x + 1 if x.sum() > 0 else x), "line"),
     "shapes computed": (Model(split_rows), "computed from the input (test_capture.py, line "),
     "shapes joined": (
@@ -340,3 +387,43 @@ def test_other_dimensions_and_no_batch():
         assert not unknown(graph)
         with torch.no_grad():
             assert torch.equal(run(graph, x), model(x))
+
+
+def pooled(self, x):
+    y = nn.functional.max_pool2d(x, (2, 1))
+    return y.view(x.size(0), x.size(1), -1).softmax(-1)
+
+
+def halved_channels(self, x):
+    y = self.a(x)
+    return y.view(y.size(0), y.size(1) // 2, -1)
+
+
+def rows_before(self, x):
+    return self.a(x).view(x.size(0), -1)
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes"),
+    [
+        (Model(pooled), [(3, 8, 8), (2, 3, 8, 8), (4, 4, 8)]),
+        (Model(halved_channels, a=conv()), [(4, 4, 8), (4, 16, 8), (2, 4, 8, 8)]),
+        (Model(rows_before, a=conv(4, 8)), [(4, 8, 8), (2, 4, 8, 8)]),
+        (Model(rows_before, a=nn.Linear(4, 8)), [(4,), (2, 4), (2, 3, 4)]),
+    ],
+)
+def test_a_single_image_is_not_taken_for_a_batch(model, shapes):
+    graph = capture(model.double().eval())
+    for shape in shapes:
+        x = torch.randn(shape, dtype=torch.float64)
+        with torch.no_grad():
+            wanted = model(x)
+        given = run(graph, x)
+        assert given.shape == wanted.shape
+        torch.testing.assert_close(given, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_an_example_tells_a_batch_from_a_single_image():
+    model = Model(rows_before, a=conv(4, 8)).double().eval()
+    assert not unknown(capture(model, example=[images()]))
+    assert unknown(capture(model, example=[images()[0]]))

@@ -477,3 +477,55 @@ def test_compacting_again_finds_nothing_more():
     once = compact(model, images)
     again = compact(once.model, images)
     assert again.parameters == (once.parameters[1], once.parameters[1])
+
+
+class Rows(nn.Module):
+    """A network whose rows have one length, whatever its images."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.first, self.last, self.rows = nn.Conv2d(3, 6, 1), nn.Linear(96, 2), rows
+
+    def forward(self, x):
+        return self.last(self.rows(self.first(x)))
+
+
+@pytest.mark.parametrize("dead", [(), (0, 1)])
+def test_rows_of_one_length_are_noted_where_channels_went(dead):
+    images = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    for rows, told in ((lambda x: x.view(-1, 96), True), (lambda x: x.flatten(1), False)):
+        model = scrambled(Rows(rows), zero=0.0).double()
+        kill(model.first, *dead)
+        made = compact(model, images)
+        assert made.widths["first"] == (6, 6 - len(dead))
+        assert ("images of the example's size only" in str(made)) == (told and bool(dead))
+
+
+def test_a_view_of_the_first_length_loses_its_dead_channels():
+    class Before(Rows):
+        def forward(self, x):
+            return self.last(self.first(x).view(x.size(0), -1))
+
+    model = scrambled(Before(None), zero=0.0).double()
+    kill(model.first, 0, 1)
+    assert compact(model, torch.randn(2, 3, 4, 4, dtype=torch.float64)).widths["first"] == (6, 4)
+
+
+def test_channels_that_are_shuffled_by_computed_lengths_stay():
+    class Shuffled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(3, 6, 1), nn.Conv2d(6, 2, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            n, c, h, w = x.size()
+            x = x.view(n, 3, c // 3, h, w).transpose(1, 2).contiguous()
+            return self.last(x.view(n, c, h, w))
+
+    model = scrambled(Shuffled(), zero=0.0).double()
+    kill(model.first, 0, 1)
+    made = compact(model, torch.randn(2, 3, 4, 4, dtype=torch.float64))
+    images = torch.randn(1, 3, 7, 5, dtype=torch.float64)
+    torch.testing.assert_close(made.model(images), model(images), rtol=0, atol=1e-12)
+    assert "test_compact.py, line" in str(made)

@@ -1,9 +1,13 @@
 """Exported files are run, not only written: the same numbers, at any size of batch."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
+from sparsepath.deploy.apart import difference
+from sparsepath.deploy.capture import capture
 from sparsepath.deploy.compact import compact
 from sparsepath.deploy.export import export
 from sparsepath.deploy.quantise import int8_onnx
@@ -187,3 +191,42 @@ def test_bad_input_gets_a_sentence(model, options, says, tmp_path):
     with pytest.raises(BadInput, match=says):
         export(model, IMAGES, path, **options)
     assert [x.read_text() for x in tmp_path.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (nn.Linear(6, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 3)),
+        (nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)),
+        (nn.Flatten(), nn.ReLU(), nn.BatchNorm1d(6), nn.Linear(6, 2)),
+    ],
+)
+@pytest.mark.parametrize("scramble", [False, True])
+def test_batch_norm_of_rows_keeps_their_shape(layers, scramble, tmp_path):
+    pytest.importorskip("onnxruntime")
+    model = nn.Sequential(*layers).eval()
+    model = scrambled(model) if scramble else model
+    made = export(model, torch.randn(2, 6), tmp_path / "net.onnx")
+    for batch in (1, 5):
+        rows = torch.randn(batch, 6)
+        with torch.no_grad():
+            wanted = model(rows)
+        given = onnx_run(made.path, rows)
+        assert given.shape == wanted.shape
+        close(given, wanted)
+
+
+def test_results_of_other_shapes_or_not_finite_are_apart():
+    row = torch.ones(3)
+    assert difference(row, row) == (0, 1)
+    assert difference(row, row.expand(2, 3))[0] == math.inf
+    assert difference(row, (row, row))[0] == math.inf
+    assert math.isnan(difference((row, row), (row, row * math.nan))[0])
+
+
+def test_a_single_image_without_a_batch_is_refused():
+    onnx_graph = pytest.importorskip("sparsepath.deploy.onnx_graph")
+    for layer in (nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)):
+        graph = capture(nn.Sequential(layer).eval())
+        with pytest.raises(onnx_graph.Inexpressible, match="single image"):
+            onnx_graph.onnx_for(graph, [torch.randn(3, 8, 8)])

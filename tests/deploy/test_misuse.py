@@ -89,6 +89,8 @@ def test_the_environment_forces_the_instruction_set(monkeypatch):
     monkeypatch.setenv(kernels.ISA_VARIABLE, "portable")
     assert Engine().isa == "portable"
     assert kernels.isas()[-1] == "portable"
+    monkeypatch.setenv(kernels.ISA_VARIABLE, "")
+    assert Engine().isa == kernels.isas()[0]
 
 
 def test_without_the_libraries_it_says_why(monkeypatch):

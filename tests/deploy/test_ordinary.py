@@ -483,3 +483,43 @@ def test_an_array_of_few_axes_keeps_no_channel(shape, tmp_path):
     made(IMAGES.double()).sum().backward()
     assert made.scale.grad is not None
     assert torch.equal(stored(made, tmp_path / "net")(IMAGES.double()), made(IMAGES.double()))
+
+
+class Dropping(nn.Module):
+    """Drops in one of several ways."""
+
+    def __init__(self, training):
+        super().__init__()
+        self.first, self.training_now = nn.Linear(6, 6), training
+
+    def forward(self, x):
+        x = self.first(x)
+        return nn.functional.dropout(x, 0.5, training=self.training_now(self))
+
+
+@pytest.mark.parametrize(
+    ("training", "drops"),
+    [
+        (lambda self: self.training, True),
+        (lambda self: self.first.training, True),
+        (lambda self: False, False),
+    ],
+)
+def test_a_dropout_that_is_off_for_good_stays_off_in_training(again, training, drops):
+    model = Dropping(training).eval()
+    rows = torch.randn(4, 6)
+    for way in (nn.Module.eval, nn.Module.train):
+        network = way(again(model, rows))
+        dropped = bool((network(rows) == 0).any())
+        assert dropped == (drops and network.training)
+
+
+def test_a_dropout_of_a_loop_is_off_in_its_own_turn_alone():
+    class Looping(nn.Module):
+        def forward(self, x):
+            for on in (True, False):
+                x = nn.functional.dropout(x, 0.5, training=self.training and on)
+            return x
+
+    model = Looping().eval()
+    assert [node.op for node in capture(model)] == ["dropout"]

@@ -302,3 +302,14 @@ def test_what_a_foreign_file_is_of_is_said_in_words(tmp_path, caplog):
         Times(tmp_path)
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.endswith("made anew: it is of another torch (1.0) and another machine.")
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_convolutions_that_have_no_kernels_are_tuned_around(axes, tmp_path):
+    kind = {1: nn.Conv1d, 3: nn.Conv3d}[axes]
+    images = torch.randn(2, 3, *[5] * axes)
+    model = nn.Sequential(kind(3, 4, 3)).eval()
+    runtime = compile(model, images, cache=tmp_path, native_only=True)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(images), model(images))
+    assert f"its input has {axes + 2} axes" in str(runtime.report())

@@ -101,7 +101,7 @@ def test_the_curve_is_a_png(tmp_path):
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_point_far_below_dense_is_named_and_does_not_flatten_the_picture(tmp_path, monkeypatch):
+def test_a_point_far_below_dense_is_counted_and_does_not_flatten_the_picture(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     drawn = []
     monkeypatch.setattr(
@@ -113,7 +113,7 @@ def test_a_point_far_below_dense_is_named_and_does_not_flatten_the_picture(tmp_p
     curve(low, tmp_path / "curve.png")
     usual, cut = (figure.axes[0] for figure in drawn)
     assert usual.get_xlabel() == "zero blocks (%)"
-    assert "below the picture: validation 10.0 at" in cut.get_xlabel()
+    assert "below 83 % and off the figure" in cut.get_xlabel()
     assert cut.get_ylim()[0] > 80
 
 

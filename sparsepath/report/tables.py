@@ -199,9 +199,11 @@ def _verdict(record: Record) -> str:
     point = chosen_point(record)
     if point is None:
         return f"No point has at least {floor}."
-    return (
-        f"Sparsest with at least {floor}: point {point_number(point)}, "
-        f"{percent(point['sparsity']['of_blocks'])} % zero blocks, test {percent(point['test'])} % "
-        f"(dense {percent(dense['test'])} %), "
-        f"{point['macs']['speedup']:.1f} times fewer MACs in theory."
+    so_far = "" if record["finished"] else " so far"
+    zeros = cell(lambda p: percent(p["sparsity"]["of_blocks"]), point)
+    said = (
+        f"Sparsest{so_far} with at least {floor}: point {point_number(point)}, {zeros} % zero "
+        f"blocks, test {percent(point.get('test'))} % (dense {percent(dense.get('test'))} %)"
     )
+    fewer = cell(lambda p: f", {p['macs']['speedup']:.1f} times fewer MACs in theory", point)
+    return f"{said}{'' if fewer == MISSING else fewer}."

@@ -101,7 +101,7 @@ SAID = MappingProxyType(
     {
         "flips": " Flips: blocks that the last ADMM iteration killed or brought back; where they "
         "are many, the support is not settled, and another xi would give another.",
-        FEWER_MACS.title: " MACs fewer: multiplications that are left, in theory.",
+        FEWER_MACS.title: " MACs fewer: how many times fewer multiplications are left, in theory.",
         MEASURED.title: " Measured: how many times faster than the dense network one image is "
         "answered (p50 at batch 1, each in its fastest runtime).",
     }

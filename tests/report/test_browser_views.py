@@ -107,3 +107,12 @@ def test_few_iterations_are_counted_in_whole_numbers_and_none_in_a_sentence(page
     load(page, made(tmp_path, whole))
     assert text(page, "#residuals-instead").startswith("The residuals of this run are missing")
     assert not page.execute_script("return document.getElementById('residuals').checkVisibility()")
+
+
+def test_the_zero_blocks_of_every_layer_are_in_sight_and_rows_can_be_touched(page, tmp_path):
+    load(page, made(tmp_path, with_layers(10, 3)))
+    box = "return document.querySelector(arguments[0]).getBoundingClientRect()"
+    cell = page.execute_script(box, "#table-0 tbody tr:nth-child(2) td:last-child")
+    assert cell["right"] <= page.execute_script(box, ".scroll")["right"] + 1
+    assert text(page, "#table-0 tbody tr:nth-child(2) td:last-child") == "0-1-2-3-4-5-6-7-8-9"
+    assert page.execute_script(box, "#table-0 tbody button")["height"] >= 24

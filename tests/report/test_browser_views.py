@@ -1,4 +1,4 @@
-"""What the figures of the page hold: l0 beside l1, the dense level, bars of every layer, iterations."""
+"""What the figures of the page hold: l0 beside l1, the dense level, every layer, iterations."""
 
 import pytest
 from browser import choose, complaints, load, made, text

@@ -72,9 +72,11 @@ def test_anything_but_a_terminal_gets_one_line_per_stage_and_per_result(time):
         "dense reference, epoch 2 of at most 8 of the run, loss 0.5, at most 1:00 left",
         "images: 3,500 train, 500 validation, 1,000 test",
         "dense: validation 98.00 %, test 97.65 %, 44,138 weights, 100 blocks, 3.43 M MACs",
-        "mu 1 of 2, iteration 1, epoch 3 of at most 8 of the run, loss 0.75, primal 5.5, dual 0.25, "
+        "mu 1 of 2, iteration 1, epoch 3 of at most 8 of the run, loss 0.75, "
+        "primal 5.5, dual 0.25, "
         "at most 0:50 left",
-        "mu 1 of 2, iteration 2, epoch 4 of at most 8 of the run, loss 0.75, primal 4.5, dual 0.25, "
+        "mu 1 of 2, iteration 2, epoch 4 of at most 8 of the run, loss 0.75, "
+        "primal 4.5, dual 0.25, "
         "at most 0:40 left",
         "mu 1 of 2, fine-tune, epoch 5 of at most 8 of the run, loss 0.5, primal 4.5, dual 0.25, "
         "at most 0:30 left",

@@ -158,6 +158,8 @@ def test_report_draws_every_view_into_a_folder(finished, tmp_path):
     result = call("report", str(finished[0]), "--figures", str(tmp_path / "figures"))
     assert result.exit_code == 0
     assert len(list((tmp_path / "figures").iterdir())) == 8
+    assert f"Drawn: {tmp_path / 'figures' / 'curve.png'}, " in result.stderr
+    assert "Drawn" not in result.stdout  # which may go to a program
 
 
 def test_report_draws_several_runs_as_a_comparison(finished, tmp_path):
@@ -272,6 +274,9 @@ def test_runs_lists_every_run(finished, tmp_path):
     assert row.split()[:2] == ["run", "digit-net"]
     assert row.endswith("finished")
     assert "no runs in" in refused("runs", str(tmp_path))
+    (tmp_path / "copied").mkdir()
+    shutil.copy(finished[0] / "results.json", tmp_path / "copied")
+    assert call("runs", str(tmp_path)).stdout.splitlines()[1].endswith("finished")
 
 
 def test_options_come_before_the_settings_file(data, tmp_path):

@@ -105,6 +105,13 @@ def test_run_again_neither_deploys_again_nor_fails(ended, options):
     assert changed <= {"report"}
 
 
+def test_a_command_that_is_printed_can_be_pasted(ended, options, tmp_path):
+    spaced = tmp_path / "my run"
+    shutil.copytree(ended[0], spaced)
+    printed = call("run", *options, "--out", str(spaced)).stdout
+    assert f"`sparsepath deploy '{spaced}'` does it anew" in printed
+
+
 def test_run_without_a_good_point_names_the_nearest_and_is_no_failure(data, tmp_path):
     options = [*tiny_options(data), "--first-share", "0.97", "--last-share", "0.999"]
     options += ["--tolerance", "0", "--out", str(tmp_path / "run")]

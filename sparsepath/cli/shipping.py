@@ -132,6 +132,7 @@ def deploy_best(folder: Path) -> None:
     from sparsepath.deploy.opened import opened
     from sparsepath.lab.deploying import deploy as deployed
     from sparsepath.lab.deployment import BEST
+    from sparsepath.report.visible import quoted
 
     best, effort = folder / BEST, _effort(1, no_tune=True, quick=True)
     there = best.exists()
@@ -141,7 +142,7 @@ def deploy_best(folder: Path) -> None:
         except BadInput:
             say(f"{BEST} is damaged and is made anew.")
         else:
-            again = f"`sparsepath deploy {folder}` does it anew"
+            again = f"`sparsepath deploy {quoted(str(folder))}` does it anew"
             say(f"The chosen point is deployed in {BEST}; {again}.")
             return
     try:
@@ -150,7 +151,8 @@ def deploy_best(folder: Path) -> None:
         say(f"Nothing is deployed: {error}")
         return
     _show(folder, found)
-    say(f"Measured in brief: `sparsepath deploy {folder}` takes its time, and tunes for this CPU.")
+    again = f"`sparsepath deploy {quoted(str(folder))}`"
+    say(f"Measured in brief: {again} takes its time, and tunes for this CPU.")
 
 
 def _show(folder: Path, found: "Deployed") -> None:

@@ -25,6 +25,12 @@ def say(text: str) -> None:
     console.print(shown, soft_wrap=True, markup=False, emoji=False)
 
 
+def aside(text: str) -> None:
+    """Say on stderr what is no result: stdout may go to a program."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    print(for_terminal(text, encoding), file=sys.stderr)
+
+
 def room() -> int | None:
     """How wide tables may be: what is no terminal takes them as wide as they are."""
     return max(MOST_NARROW, console.width) if console.is_terminal else None
@@ -43,6 +49,5 @@ def sentences(debug: bool, *, stopped: str = "Stopped.") -> Iterator[None]:
             traceback.print_exc()
         expected = isinstance(error, BadInput)
         reason = error if expected else f"{type(error).__name__}: {error}"
-        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-        print(for_terminal(f"sparsepath: {reason}", encoding), file=sys.stderr)
+        aside(f"sparsepath: {reason}")
         raise typer.Exit(2 if expected else 1) from None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sparsepath.cli.speech import Debug, console, room, say, sentences
+from sparsepath.cli.speech import Debug, aside, console, room, say, sentences
 from sparsepath.errors import BadInput
 
 
@@ -38,11 +38,10 @@ def report(
 ) -> None:
     """Show runs, finished or not, as tables or as a page that compares them."""
     with sentences(debug):
-        from sparsepath.report.formats import FORMATS
+        from sparsepath.report.formats import FORMATS, several_as_text
         from sparsepath.report.page import NAME, write_page
         from sparsepath.report.reading import read_run
         from sparsepath.report.safe import visible
-        from sparsepath.report.tables import as_text
 
         if layout not in (*FORMATS, "html"):
             known = ", ".join((*FORMATS, "html"))
@@ -59,7 +58,7 @@ def report(
             write_page(folders, place)
             say(f"Written to {visible(str(place))}.")
         elif layout == "text":
-            say("\n\n".join(as_text(record, width=room()) for record in records))
+            say(several_as_text(records, width=room()))
         else:
             say(FORMATS[layout](records))
         if figure or figures:
@@ -73,16 +72,21 @@ def _draw(folders: list[Path], figure: Path | None, figures: Path | None) -> Non
     from sparsepath.report.losses import read_losses
     from sparsepath.report.pictures import pictures, write_pictures
     from sparsepath.report.reading import read_run
+    from sparsepath.report.safe import visible
     from sparsepath.report.view import Source
 
     sources = [Source(folder, read_run(folder), read_losses(folder)) for folder in folders]
     records = [source.record for source in sources]
     several = len(records) > 1
+    written = []
     if figure:
         write_figure(comparison_figure(records) if several else curve_figure(records[0]), figure)
+        written.append(figure)
     if figures:
         found = {"comparison": comparison_figure(records)} if several else pictures(sources[0])
-        write_pictures(found, figures)
+        written += write_pictures(found, figures)
+    # What is printed may be read by a program.
+    aside(f"Drawn: {', '.join(visible(str(path)) for path in written)}.")
 
 
 def show(
@@ -112,7 +116,9 @@ def runs(
 
         found = sorted_runs(folder)
         if not found:
-            raise BadInput(f"There are no runs in {str(folder)!r}.")
+            raise BadInput(
+                f"There are no runs in {str(folder)!r}: give the folder that holds their folders."
+            )
         records, damaged = [], []
         for run_folder in found:
             try:

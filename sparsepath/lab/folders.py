@@ -140,4 +140,5 @@ def _processor() -> str:
 
 def sorted_runs(folder: Path) -> Sequence[Path]:
     """The runs directly inside a folder, by name."""
-    return sorted(path.parent for path in folder.glob(f"*/{SETTINGS}"))
+    files = [path for name in (SETTINGS, RESULTS) for path in folder.glob(f"*/{name}")]
+    return sorted({path.parent for path in files})

@@ -12,6 +12,8 @@ PRIVATE = ("seed", "device", "threads", "tolerance", "checkpoint")
 """Settings in which runs of one group may differ."""
 NAMED = ("penalty", "arm")
 """What a group is called by in any case."""
+MOST_SAID = 2
+"""Settings in which a single run is told from others; beyond that its name is shorter."""
 
 
 def grouped(records: Sequence[Record]) -> list[list[int]]:
@@ -44,13 +46,18 @@ def labels(records: Sequence[Record], groups: Sequence[Sequence[int]]) -> list[s
     for settings, group in zip(shared, groups, strict=True):
         parts = [str(settings["penalty"])]
         parts += [str(settings["arm"])] if settings.get("arm") else []
-        parts += [f"{key} {_word(settings.get(key))}" for key in differing]
+        if len(group) == 1 and len(differing) > MOST_SAID:
+            parts.append(str(records[group[0]]["name"]))
+        else:
+            parts += [f"{key} {_word(settings.get(key))}" for key in differing]
         parts += [f"{len(group)} runs"] if len(group) > 1 else []
         found.append(", ".join(parts))
     return found
 
 
 def _word(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"  # 0.1 + 0.2 is no 0.30000000000000004 to anyone
     return "unset" if value is None else str(value)
 
 

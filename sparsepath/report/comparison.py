@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
 from sparsepath.report.bands import band, grouped, labels
-from sparsepath.report.figures import blank
+from sparsepath.report.figures import blank, cut_off
 from sparsepath.report.formats import FIGURES, figure
 from sparsepath.report.safe import for_figure
 
@@ -21,6 +21,10 @@ LINES = ("-", "--", "-.", ":")
 SPLITS = ("validation", "test")
 LABEL = 60
 """Characters of a label before it breaks."""
+WIDE = 5.5
+"""Inches of a panel."""
+MOST_NAMED = 12
+"""Labels under each other; more stand in columns."""
 
 
 def comparison_figure(records: Sequence[Record]) -> "Figure":
@@ -30,9 +34,12 @@ def comparison_figure(records: Sequence[Record]) -> "Figure":
         raise BadInput(f"The {len(records)} runs have no points yet to draw.")
     groups = grouped(records)
     names = [textwrap.fill(for_figure(name), LABEL) for name in labels(records, groups)]
-    lines = sum(1 + name.count("\n") for name in names)
-    drawing = blank(5.5 * len(splits), 4.2 + 0.2 * lines)
-    panels = drawing.subplots(1, len(splits), sharey=True, squeeze=False)[0]
+    wide = WIDE * len(splits)
+    longest = max(len(line) for name in names for line in name.splitlines())
+    columns = 1 if len(names) <= MOST_NAMED else max(1, int(wide / (0.6 + 0.06 * longest)))
+    lines = sum(1 + name.count("\n") for name in names) / columns
+    drawing = blank(wide, 4.2 + 0.2 * lines)
+    panels = drawing.subplots(1, len(splits), squeeze=False)[0]
     for panel, split in zip(panels, splits, strict=True):
         for (number, group), name in zip(enumerate(groups), names, strict=True):
             style = {
@@ -42,12 +49,16 @@ def comparison_figure(records: Sequence[Record]) -> "Figure":
                 "markersize": 4,
             }
             _draw(panel, [records[n] for n in group], split, {**style, "label": name})
-        panel.set_xlabel("zero blocks (%)")
+        reached = [100 * y for record in records for _, y in _line(record, split)]
+        reached += [100 * level for level in _dense(records, split)]
+        panel.set_xlabel(f"zero blocks (%){cut_off(panel, reached)}")
         panel.set_title(f"{split} (dotted: dense)")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("accuracy (%)")
     shown = dict(_legend(panels))
-    drawing.legend(shown.values(), shown.keys(), loc="outside lower left", fontsize=8)
+    drawing.legend(
+        shown.values(), shown.keys(), loc="outside lower left", fontsize=8, ncols=columns
+    )
     return drawing
 
 
@@ -68,9 +79,13 @@ def _draw(panel: Any, records: Sequence[Record], split: str, style: dict[str, An
         for line in (line for record in records if (line := _line(record, split))):
             x, y = (_percent(values) for values in zip(*line, strict=True))
             panel.plot(x, y, **style)
-    dense = [figure(FIGURES[split], record["dense"] or {}) for record in records]
-    for level in {level for level in dense if level is not None}:
+    for level in _dense(records, split):
         panel.axhline(100 * level, color=style["color"], linestyle=":", linewidth=0.8)
+
+
+def _dense(records: Sequence[Record], split: str) -> set[float]:
+    found = {figure(FIGURES[split], record["dense"] or {}) for record in records}
+    return {level for level in found if level is not None}
 
 
 def _line(record: Record, split: str) -> list[tuple[float, float]]:

@@ -22,6 +22,10 @@ _COLOURS = {"l1": "tab:blue", "l0": "tab:red"}
 _LINES = ("-", "--", "-.", ":")
 """Of the paths of one penalty: the paper's first, then its variants."""
 
+MOST_MUS = 8
+"""Named above a panel, so that they do not touch."""
+ABOVE = 16.0
+"""Between a panel and its title, for the names of the mus."""
 _LOWEST = -4.0
 """Where curves are cut off, so that what lies near the dense network can be told apart."""
 
@@ -107,22 +111,39 @@ def convergence(records: Sequence[Record]) -> "Figure":
 def draw_residuals(panel: Any, record: Record) -> None:
     """Both residuals of one path in a panel."""
     points = record["points"]
-    begins = list(itertools.accumulate((len(p["residuals"]) for p in points), initial=0))
-    for begin in begins[:-1]:
-        panel.axvline(begin, color="grey", linewidth=0.6, label="next mu")
+    mark_mus(panel, points, named=True)
     residuals = [row for point in points for row in point["residuals"]]
-    for kind, title in (("primal", r"$\|W - F\|$"), ("dual", r"$\|F - F_{previous}\|$")):
+    # Not by colour alone.
+    for kind, title, line, mark in (
+        ("primal", r"primal $\|W - F\|$", "-", "o"),
+        ("dual", r"dual $\|F - F_{previous}\|$", "--", "s"),
+    ):
         figures = [_number(row.get(kind)) for row in residuals]
-        panel.plot(range(len(figures)), figures, marker=".", markersize=3, lw=1, label=title)
+        style = {"linestyle": line, "marker": mark, "markersize": 3, "lw": 1}
+        panel.plot(range(1, len(figures) + 1), figures, label=title, **style)
     epsilon = record["recipe"]["schedule"]["epsilon"]
     panel.axhline(epsilon, color="black", linestyle=":", lw=1, label=r"$\epsilon$")
     # A residual of nothing has no place on this scale and leaves a gap.
     panel.set_yscale("log", nonpositive="mask")
     panel.set_xlabel("iteration of the path")
+    panel.set_ylabel("residual")
+    panel.locator_params(axis="x", integer=True)
     name = "-".join(filter(None, (record["network"], record["penalty"], record["variant"])))
     data = DATA.get(record["data"], record["data"])
-    panel.set_title(textwrap.fill(for_figure(f"{name} on {data}"), 70), fontsize=10)
+    panel.set_title(textwrap.fill(for_figure(f"{name} on {data}"), 70), fontsize=10, pad=ABOVE)
     panel.grid(alpha=0.3, axis="y")
+
+
+def mark_mus(panel: Any, points: Sequence[Record], *, named: bool) -> None:
+    """A line before the first iteration of every mu; as many are named as there is room for."""
+    begins = itertools.accumulate((len(p["residuals"]) for p in points), initial=0)
+    every = math.ceil(len(points) / MOST_MUS)
+    for number, (begin, point) in enumerate(zip(begins, points, strict=False)):
+        panel.axvline(begin + 0.5, color="grey", linewidth=0.6, label="next mu")
+        mu = finite(point.get("mu"))
+        if named and mu is not None and number % every == 0:
+            above = {"transform": panel.get_xaxis_transform(), "va": "bottom", "fontsize": 7}
+            panel.text(begin + 0.5, 1.01, rf"$\mu$ {mu:.3g}", color="dimgrey", **above)
 
 
 def _number(value: object) -> float:

@@ -3,7 +3,7 @@
 import math
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,32 @@ from sparsepath.lab.folders import Record
 from sparsepath.report.formats import FIGURES
 from sparsepath.report.formats import figure as figure_of
 from sparsepath.report.safe import for_figure
+from sparsepath.report.tables import titled
 from sparsepath.storage import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-DEEP = 12.0
-"""So many points below dense the picture ends: what is worth choosing lies above."""
+REACH = 15.0
+"""So many points below the best a picture ends, as the page does: a collapsed network would press
+all others into one line."""
+EDGE = 0.06
+"""Of the height, left above and below."""
+
+
+def cut_off(axes: Any, accuracies: Sequence[float]) -> str:
+    """Show the upper part of these accuracies, and say how many lie below it."""
+    known = [accuracy for accuracy in accuracies if math.isfinite(accuracy)]
+    if not known:
+        return ""
+    high = max(known)
+    low = max(min(known), high - REACH)
+    edge = EDGE * ((high - low) or 1.0)
+    axes.set_ylim(low - edge, high + edge)
+    below = sum(accuracy < low - edge for accuracy in known)
+    lie = "accuracy lies" if below == 1 else "accuracies lie"
+    return f"; {below} {lie} below {low:.0f} % and off the figure" if below else ""
 
 
 def blank(width: float, height: float) -> "Figure":
@@ -67,30 +85,22 @@ def curve(record: Record, path: Path) -> None:
 def curve_figure(record: Record) -> "Figure":
     """Validation and test accuracy over zero blocks, beside the dense reference."""
     figure = blank(7, 4.2)
-    dense, points, settings = record["dense"], record["points"], record["settings"]
+    dense, points = record["dense"], record["points"]
     if dense is None or not points:
         raise BadInput(f"The run {record['name']!r} has no points yet to draw.")
     axes = figure.add_subplot()
     zeros = [_hundredfold(FIGURES["zero_blocks"], point) for point in points]
-    below = []
+    reached = []
     for split, colour, mark in (("validation", "tab:blue", "o"), ("test", "tab:orange", "s")):
         base = _hundredfold(FIGURES[split], dense)
         axes.axhline(base, color=colour, linestyle=":", linewidth=1)
         accuracies = [_hundredfold(FIGURES[split], point) for point in points]
+        reached += [base, *accuracies]
         axes.plot(zeros, accuracies, color=colour, marker=mark, markersize=4, label=split)
-        for zero, accuracy in zip(zeros, accuracies, strict=True):
-            if accuracy < base - DEEP:
-                below.append(f"{split} {accuracy:.1f} at {zero:.1f}")
-                axes.set_ylim(base - DEEP, 100.5)
     axes.plot([], [], color="grey", linestyle=":", label="dense reference")
-    missed = f"; below the picture: {', '.join(below)}" if below else ""
-    axes.set_xlabel(f"zero blocks (%){missed}")
+    axes.set_xlabel(f"zero blocks (%){cut_off(axes, reached)}")
     axes.set_ylabel("accuracy (%)")
-    about = (
-        f"{settings['network']} on {settings['data']}, {settings['penalty']} over "
-        f"{settings['blocks']}, seed {settings['seed']}"
-    )
-    axes.set_title(textwrap.fill(for_figure(about), 70), fontsize=11)
+    axes.set_title(textwrap.fill(for_figure(titled(record)), 70), fontsize=11)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower left")
     return figure

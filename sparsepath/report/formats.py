@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.tables import Show, as_text, cell, finite, full_table, latency_gain
+from sparsepath.report.overview import overview
+from sparsepath.report.tables import cell, finite, full_table, latency_gain, legend
 
 Formatter = Callable[[Sequence[Record]], str]
 
@@ -90,15 +92,31 @@ def as_json(records: Sequence[Record]) -> str:
     return json.dumps(records[0] if len(records) == 1 else list(records), indent=2)
 
 
-def _separately(show: Show) -> Formatter:
-    return lambda records: "\n\n".join(map(show, records))
+def several_as_text(records: Sequence[Record], *, width: int | None = None) -> str:
+    """The tables of runs in columns, before those of several one with a row for each."""
+    return "\n\n".join(table.whole(width) for table in _tables(records))
+
+
+def _tables(records: Sequence[Record]) -> list[Table]:
+    """What is the same of all titles is said once, below the last table."""
+    if len(records) == 1:
+        return [full_table(records[0])]
+    tables = [full_table(record, explained=False) for record in records]
+    titles = dict.fromkeys(title for table in tables for title in table.titles)
+    first = replace(overview(records), caption=f"{len(records)} runs compared")
+    last = replace(tables[-1], note=f"{tables[-1].note}\n\n{legend(list(titles))}")
+    return [first, *tables[:-1], last]
+
+
+def _together(show: Callable[[Table], str]) -> Formatter:
+    return lambda records: "\n\n".join(map(show, _tables(records)))
 
 
 FORMATS: Mapping[str, Formatter] = MappingProxyType(
     {
-        "text": _separately(as_text),
-        "markdown": _separately(lambda record: full_table(record).markdown()),
-        "latex": _separately(lambda record: full_table(record).latex()),
+        "text": several_as_text,
+        "markdown": _together(Table.markdown),
+        "latex": _together(Table.latex),
         "csv": as_csv,
         "json": as_json,
     }

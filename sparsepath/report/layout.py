@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from sparsepath.report.safe import (
     as_markdown_line,
+    filled,
     for_latex,
     for_markdown,
     for_spreadsheet,
@@ -40,6 +41,11 @@ class Table:
         ]
         rows = [[row[number] for number in kept] for row in self.rows]
         return replace(self, titles=[self.titles[number] for number in kept], rows=rows)
+
+    def whole(self, width: int | None = None) -> str:
+        """In columns, with what is said above and below, no wider than the width if it is given."""
+        note = [filled(line, width) for line in self.note.split("\n\n")]
+        return "\n".join([filled(self.caption, width), "", self.text(width), "", *note])
 
     def text(self, width: int | None = None) -> str:
         """In columns, aligned to the right, without what is said above and below.

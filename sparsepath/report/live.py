@@ -34,6 +34,7 @@ class Live(Watch):
         self._standing: Standing | None = None
         self._residuals: Residuals | None = None
         self._epochs = 0
+        self._walked = 0.0
         self._began = self._told = self._spoke = time.monotonic()
 
     def begin(self, folder: Path) -> None:
@@ -71,12 +72,15 @@ class Live(Watch):
         """One line for the fine-tune, and one for what came of this mu."""
         self._end_stage()
         self._residuals = None
+        # A record counts its seconds from the first point on.
+        took, self._walked = record["seconds"] - self._walked, record["seconds"]
+        iterations = record["iterations"]
         self._say(
             f"point {point_number(record):>2}/{self.points}: mu {record['mu']:.2e}, "
             f"zero blocks {percent(record['sparsity']['of_blocks']):>5} %, "
             f"validation {percent(record['validation']):>5} %, "
-            f"test {percent(record['test']):>5} %, {record['iterations']} iterations, "
-            f"{record['seconds']:.0f} s"
+            f"test {percent(record['test']):>5} %, {iterations} "
+            f"iteration{'' if iterations == 1 else 's'}, {took:.0f} s"
         )
 
     def _end_stage(self) -> None:

@@ -23,7 +23,7 @@ from sparsepath.storage import write_text
 
 NAME = "report.html"
 LIMIT = 6_000_000
-"""Most characters of a page: what a browser opens at once and a mail still carries."""
+"""Most bytes of a page: what a browser opens at once and a mail still carries."""
 SCRIPTS = (
     *("start", "draw", "axes", "curve", "card", "layers", "convergence", "compare"),
     *("pick", "follow", "begin"),
@@ -56,17 +56,25 @@ def page(sources: Sequence[Source], live: Mapping[str, Any] = MappingProxyType({
     records = [all_visible(source.record) for source in sources]
     bare = fill(records, shown)
     # A tenth is left for what JSON adds to the maps themselves.
-    packed, fit = pack_all(maps, room=int(0.9 * (LIMIT - len(bare))))
+    packed, fit = pack_all(maps, room=int(0.9 * (LIMIT - _size(bare))))
     for run, its_maps in zip(shown["runs"], packed, strict=True):
         run["maps"] = {all_visible(layer): each for layer, each in its_maps.items()}
     shown["maps_fit"] = fit
     text = fill(records, shown)
-    if len(text) > LIMIT:
+    if _size(text) > LIMIT:
+        much = f"would have {_size(text) / 1e6:.1f} MB, more than {LIMIT / 1e6:g}"
+        if len(sources) > 1:
+            raise BadInput(f"The page of {len(sources)} runs {much}: give fewer runs.")
         raise BadInput(
-            f"The page of {len(sources)} runs would have {len(text) / 1e6:.1f} MB, more than "
-            f"{LIMIT / 1e6:g}: give fewer runs."
+            f"The page of {records[0]['name']!r} {much}: it has too many points, iterations or "
+            "layers; `sparsepath report --format csv` has all of them."
         )
     return text
+
+
+def _size(text: str) -> int:
+    """Bytes, as the page is written."""
+    return len(text.encode())
 
 
 def _template() -> Callable[[Sequence[Record], Mapping[str, Any]], str]:

@@ -1,6 +1,7 @@
 """The views of the page as pictures for a paper: PNG and SVG."""
 
 import math
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,12 @@ import numpy as np
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
-from sparsepath.report.curves import draw_residuals
+from sparsepath.report.curves import ABOVE, draw_residuals, mark_mus
 from sparsepath.report.figures import blank, curve_figure, write_png, write_svg
 from sparsepath.report.losses import Losses, loss_after
 from sparsepath.report.maps import BlockMap, block_maps
 from sparsepath.report.safe import for_figure
-from sparsepath.report.tables import chosen_point, point_number
+from sparsepath.report.tables import chosen_point, point_number, titled
 from sparsepath.report.view import Source
 
 if TYPE_CHECKING:
@@ -29,13 +30,20 @@ def pictures(source: Source) -> dict[str, "Figure"]:
     """Every picture of a run by its name, as far as it has what is drawn there."""
     record = source.record
     found = {"curve": curve_figure(record), "layers": layers_figure(record)}
-    shown = chosen_point(record) or record["points"][-1]
-    alive = block_maps(source.folder, {**record, "points": [shown]})
+    alive = block_maps(source.folder, {**record, "points": shown_points(record)})
     if maps := {layer: each for layer, each in alive.items() if each.points}:
-        found["blocks"] = blocks_figure(maps, point_number(shown))
+        kernels = record["settings"]["blocks"] == "kernels"
+        found["blocks"] = blocks_figure(maps, kernels=kernels)
     if any(point.get("residuals") for point in record["points"]):
         found["convergence"] = convergence_figure(record, source.losses)
     return found
+
+
+def shown_points(record: Record) -> list[Record]:
+    """The points whose blocks are drawn: the chosen one, and both ends of the path."""
+    points, chosen = record["points"], chosen_point(record)
+    wanted = [points[0], *([] if chosen is None else [chosen]), points[-1]]
+    return [point for point in points if any(point is each for each in wanted)]
 
 
 def write_pictures(found: Mapping[str, "Figure"], folder: Path) -> list[Path]:
@@ -75,32 +83,46 @@ def layers_figure(record: Record) -> "Figure":
     return figure
 
 
-def blocks_figure(maps: Mapping[str, BlockMap], number: str) -> "Figure":
-    """Which blocks of every layer live at the point of this number: they are dark."""
-    columns = min(3, len(maps))
-    rows = -(-len(maps) // columns)
+def blocks_figure(maps: Mapping[str, BlockMap], *, kernels: bool) -> "Figure":
+    """Which blocks of every layer live at the points of the maps: they are dark."""
+    numbers = sorted({number for each in maps.values() for number in each.points}, key=int)
+    drawn = [
+        (layer, each, number)
+        for layer, each in maps.items()
+        for number in numbers
+        if number in each.points
+    ]
+    columns = len(numbers) if len(numbers) > 1 else min(3, len(maps))
+    rows = -(-len(drawn) // columns)
     figure = blank(3.4 * columns, 3.2 * rows + 0.4)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for panel, (layer, each) in zip(panels, maps.items(), strict=False):
-        _draw_map(panel, each, number)
-        zero = f"{each.count - int(each.points[number].sum()):,} of {each.count:,} zero"
-        panel.set_title(f"{for_figure(layer)}\n{zero}", fontsize=9)
-    for panel in panels[len(maps) :]:
+    for panel, (layer, each, number) in zip(panels, drawn, strict=False):
+        _draw_map(panel, each, number, kernels=kernels)
+        zero = f"point {number}: {each.count - int(each.points[number].sum()):,} of "
+        panel.set_title(f"{for_figure(layer)}\n{zero}{each.count:,} zero", fontsize=9)
+    for panel in panels[len(drawn) :]:
         panel.remove()
-    figure.suptitle(f"Blocks that live at point {number} (dark)", fontsize=11)
+    figure.suptitle("Blocks that live (dark)", fontsize=11)
     return figure
 
 
-def _draw_map(panel: Any, each: BlockMap, number: str) -> None:
+def _draw_map(panel: Any, each: BlockMap, number: str, *, kernels: bool) -> None:
     """The map in rows and columns, lying rather than standing; what is no block is left blank."""
+    whole = each.count == each.rows * each.columns
+    sides = ("output i", "input j") if kernels and whole else ("row of blocks", "column of blocks")
+    down, right = reversed(sides) if each.rows > each.columns else sides
     cells = np.full(each.rows * each.columns, np.nan)
     cells[: each.count] = each.points[number]
     grid = cells.reshape(each.rows, each.columns)
     grid = grid.T if each.rows > each.columns else grid
     aspect = "auto" if grid.shape[1] > FLAT * grid.shape[0] else "equal"
     panel.imshow(grid, cmap="Greys", vmin=-0.1, vmax=1.2, interpolation="nearest", aspect=aspect)
-    panel.set_xticks([])
-    panel.set_yticks([])
+    if aspect == "auto":
+        panel.set_box_aspect(0.25)
+    panel.locator_params(integer=True, nbins=6, min_n_ticks=1)
+    panel.tick_params(labelsize=7)
+    panel.set_xlabel(right, fontsize=8)
+    panel.set_ylabel(down, fontsize=8)
 
 
 def convergence_figure(record: Record, losses: Losses) -> "Figure":
@@ -119,20 +141,21 @@ def convergence_figure(record: Record, losses: Losses) -> "Figure":
     schedule = {"epsilon": settings.get("epsilon") or 0.0}
     path = {**about, "variant": "", "points": walked, "recipe": {"schedule": schedule}}
     draw_residuals(panels[0], path)
+    title = textwrap.fill(for_figure(titled(record)), 70)
+    panels[0].set_title(title, fontsize=10, pad=ABOVE)
     if known:
         panels[0].set_xlabel("")
-        _draw_losses(panels[1], loss, [len(point["residuals"]) for point in walked])
+        mark_mus(panels[1], walked, named=False)
+        _draw_losses(panels[1], loss)
     handles, labels = panels[0].get_legend_handles_labels()
     shown = dict(zip(labels, handles, strict=True))
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4)
     return figure
 
 
-def _draw_losses(panel: Any, loss: list[float | None], lengths: list[int]) -> None:
-    for begin in np.cumsum([0, *lengths[:-1]]):
-        panel.axvline(begin, color="grey", linewidth=0.6)
+def _draw_losses(panel: Any, loss: list[float | None]) -> None:
     values = [np.nan if value is None else value for value in loss]
-    panel.plot(range(len(values)), values, color="black", marker=".", markersize=3, lw=1)
+    panel.plot(range(1, len(values) + 1), values, color="black", marker=".", markersize=3, lw=1)
     panel.set_yscale("log", nonpositive="mask")
     panel.set_ylabel("loss after the iteration")
     panel.set_xlabel("iteration of the path")

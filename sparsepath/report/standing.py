@@ -16,7 +16,7 @@ class Standing:
     points: int
     done: int
     planned: int
-    """epochs, at most"""
+    """epochs of the whole run, at most"""
     loss: float
     residuals: Residuals | None
     """of this mu, as far as it has any"""
@@ -44,12 +44,12 @@ class Standing:
 
         n, done, planned, loss = self.points, self.done, self.planned, self.loss
         words = stage(f"mu {k} of {n}", f"iteration {iteration}", "fine-tune", self.stage)
-        words += [f"epoch {done} of at most {planned}", f"loss {loss:.4g}"]
+        words += [f"epoch {done} of at most {planned} of the run", f"loss {loss:.4g}"]
         yield ", ".join(
             [*words, *pull("primal {:.3g}", "dual {:.3g}"), f"at most {left} left"],
         )
         words = stage(f"mu {k}/{n}", f"iteration {iteration}", "fine-tune", self.stage)
-        words += [f"epoch {done}/{planned}", f"loss {loss:.4g}"]
+        words += [f"run's epoch {done}/{planned}", f"loss {loss:.4g}"]
         yield ", ".join([*words, *pull("primal {:.3g}", "dual {:.3g}"), f"{left} left"])
         words = stage(f"mu {k}/{n}", f"iter {iteration}", "tune", "dense")
         words += [f"epoch {done}/{planned}", f"loss {loss:.3g}"]

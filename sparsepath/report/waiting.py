@@ -1,5 +1,6 @@
 """Whether the page of an unfinished run waits for more of it, and for how long."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,16 @@ def waiting(folder: Path, record: Record) -> dict[str, Any]:
     """What the page needs to look for more of its run; nothing where no more will come."""
     if record["finished"] or not folder.is_dir():
         return {}
-    stages = [record["dense"] or {}, *record["points"]]
-    longest = max((finite(stage.get("seconds")) or 0.0 for stage in stages), default=0.0)
+    longest = max(stage_seconds(record), default=0.0)
     return {"changed": last_sign(folder), "every": EVERY, "for": max(PATIENCE, SLOWER * longest)}
+
+
+def stage_seconds(record: Record) -> list[float]:
+    """How long the dense reference and each point took; a point's record counts from the first."""
+    dense, *points = (
+        finite(stage.get("seconds")) or 0.0 for stage in (record["dense"] or {}, *record["points"])
+    )
+    return [dense, *(max(0.0, now - before) for before, now in pairwise([0.0, *points]))]
 
 
 def last_sign(folder: Path) -> float:

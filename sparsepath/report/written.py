@@ -17,7 +17,7 @@ FOLDER = "report"
 CAPTIONS = {
     "curve": "Accuracy over zero blocks, beside the dense reference.",
     "layers": "Zero blocks of every layer along the path.",
-    "blocks": "Which blocks of every layer live at one point.",
+    "blocks": "Which blocks live at the ends of the path and at the chosen point.",
     "convergence": "Residuals and loss over the iterations; every next mu is marked.",
 }
 RESIDUALS = ("primal", "dual", "flipped")

@@ -19,6 +19,7 @@ LATENCY = {
 
 
 def point(index, *, zero, validation, test):
+    blocks = round(100 * zero)
     return {
         "index": index,
         "mu": 0.00123456 * (index + 1),
@@ -29,7 +30,7 @@ def point(index, *, zero, validation, test):
         "test": test,
         "sparsity": {
             "blocks": {"a.weight": 10, "b.weight": 90},
-            "zero_blocks": {"a.weight": 1, "b.weight": round(100 * zero) - 1},
+            "zero_blocks": {"a.weight": min(1, blocks), "b.weight": max(0, blocks - 1)},
             "of_blocks": zero,
             "of_sparsified": 0.4321,
             "of_model": 0.3219,

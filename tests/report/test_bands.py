@@ -110,4 +110,14 @@ def test_walks_that_their_names_do_not_tell_apart_are_told_by_their_settings():
     other[0]["settings"]["rho"] = 7.0
     runs = [*walks(comparisons("cnn", seeds=1)["l0"]), *other]
     usual = runs[0]["settings"]["rho"]
-    assert labels(runs, grouped(runs)) == [f"l0, rho {usual}", "l0, rho 7.0"]
+    assert labels(runs, grouped(runs)) == [f"l0, rho {usual:g}", "l0, rho 7"]
+
+
+def test_a_number_is_said_as_people_write_it_and_a_run_of_many_settings_by_its_name():
+    runs = [{**record(), "name": f"run {n}"} for n in range(2)]
+    for number, run in enumerate(runs):
+        run["settings"] = {**run["settings"], "rho": 0.1 + 0.2 * number}
+    assert labels(runs, grouped(runs)) == ["l0, rho 0.1", "l0, rho 0.3"]
+    for number, run in enumerate(runs):
+        run["settings"] |= {"xi": number, "epsilon": 0.1 * number}
+    assert labels(runs, grouped(runs)) == ["l0, run 0", "l0, run 1"]

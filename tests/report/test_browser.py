@@ -240,6 +240,7 @@ def test_peers_are_drawn_as_bands_beside_l0_and_l1(chromium, tmp_path):
         "return document.getElementById('runs').data.filter((t) => t.mode === 'lines' && t.name)"
     )
     lines = chromium.execute_script(f"{script}.map((t) => [t.name, t.x.length, t.y[0], t.line])")
+    assert lines.pop()[0] == "dense"
     assert [name for name, *_ in lines] == [
         "l0, 2 runs",
         "l1, 2 runs",
@@ -269,7 +270,7 @@ def test_the_card_has_the_measured_latency_and_how_to_deploy(chromium, folder, r
     commands = "return [...document.querySelectorAll('#card code')].map((e) => e.textContent)"
     assert f"sparsepath deploy {tmp_path} --point 2" in chromium.execute_script(commands)
     slide(chromium, "#point", 1)
-    assert not chromium.execute_script("return document.querySelector('[data-figure=latency]')")
+    assert text(chromium, "#card [data-figure=latency]") == "not measured: deploy this point"
 
 
 def test_a_layer_of_a_hundred_thousand_blocks_is_drawn(chromium, results, tmp_path, monkeypatch):

@@ -72,10 +72,10 @@ def test_residuals_follow_each_other_over_the_whole_path_with_every_mu_marked():
     (panel,) = convergence([walked]).axes
     drawn = lines(panel)
     expected = [row["primal"] for p in walked["points"] for row in p["residuals"]]
-    assert drawn[r"$\|W - F\|$"] == (list(range(8)), expected)
-    assert drawn[r"$\|F - F_{previous}\|$"][1] == [value / 2 for value in expected]
+    assert drawn[r"primal $\|W - F\|$"] == (list(range(1, 9)), expected)
+    assert drawn[r"dual $\|F - F_{previous}\|$"][1] == [value / 2 for value in expected]
     marks = [line.get_xdata()[0] for line in panel.get_lines() if line.get_label() == "next mu"]
-    assert marks == [0, 3, 5]
+    assert marks == [0.5, 3.5, 5.5]
     assert drawn[r"$\epsilon$"][1] == [0.01, 0.01]
     assert panel.get_yscale() == "log"
 

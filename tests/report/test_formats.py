@@ -23,6 +23,18 @@ def test_json_is_the_record_itself_and_of_several_runs_a_list():
     assert json.loads(as_json([record(), walked(3)])) == [record(), walked(3)]
 
 
+@pytest.mark.parametrize("name", ["text", "markdown", "latex"])
+def test_several_runs_are_compared_first_and_explained_once(name):
+    runs = [{**record(), "name": "one"}, {**walked(3), "name": "two"}]
+    runs[0]["points"][1]["latency"] = LATENCY
+    said = FORMATS[name](runs)
+    assert said.index("2 runs compared") < said.index("one: ") < said.index("two: ")
+    for once in ("Flips: ", "zero weights of the sparsified", "MACs fewer: ", "Measured: "):
+        assert said.count(once) == 1
+    assert said.count("Sparsest with at least") == 2
+    assert "Measured: " not in FORMATS[name]([record()])  # what has no column is not explained
+
+
 def test_csv_has_every_figure_in_full_and_a_column_for_each_layer():
     dense, first, second = rows_of(as_csv([record()]))
     assert (dense["point"], first["point"], second["point"]) == ("dense", "1", "2")

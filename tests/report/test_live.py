@@ -69,14 +69,16 @@ def test_anything_but_a_terminal_gets_one_line_per_stage_and_per_result(time):
     list(walk(Console(file=file, width=40), time))
     assert file.getvalue().splitlines() == [
         "folder: runs/one",
-        "dense reference, epoch 2 of at most 8, loss 0.5, at most 1:00 left",
+        "dense reference, epoch 2 of at most 8 of the run, loss 0.5, at most 1:00 left",
         "images: 3,500 train, 500 validation, 1,000 test",
         "dense: validation 98.00 %, test 97.65 %, 44,138 weights, 100 blocks, 3.43 M MACs",
-        "mu 1 of 2, iteration 1, epoch 3 of at most 8, loss 0.75, primal 5.5, dual 0.25, "
+        "mu 1 of 2, iteration 1, epoch 3 of at most 8 of the run, loss 0.75, "
+        "primal 5.5, dual 0.25, "
         "at most 0:50 left",
-        "mu 1 of 2, iteration 2, epoch 4 of at most 8, loss 0.75, primal 4.5, dual 0.25, "
+        "mu 1 of 2, iteration 2, epoch 4 of at most 8 of the run, loss 0.75, "
+        "primal 4.5, dual 0.25, "
         "at most 0:40 left",
-        "mu 1 of 2, fine-tune, epoch 5 of at most 8, loss 0.5, primal 4.5, dual 0.25, "
+        "mu 1 of 2, fine-tune, epoch 5 of at most 8 of the run, loss 0.5, primal 4.5, dual 0.25, "
         "at most 0:30 left",
         "point  1/2: mu 1.23e-03, zero blocks 50.00 %, validation 98.10 %, test 97.50 %, "
         "3 iterations, 12 s",
@@ -179,7 +181,7 @@ def test_a_long_stage_says_now_and_then_that_it_lives(time):
             time[0] = now
             watch.epoch(DENSE, done=epoch, planned=60, loss=1 / epoch)
     assert file.getvalue() == (
-        "dense reference, epoch 2 of at most 60, loss 0.5, at most 14:59 left\n"
+        "dense reference, epoch 2 of at most 60 of the run, loss 0.5, at most 14:59 left\n"
     )
 
 
@@ -196,6 +198,16 @@ def test_a_folder_is_shown_without_what_would_act_on_the_terminal():
     with live(Console(file=file), points=2) as watch:
         watch.begin(Path("a\x1b[31m\nb"))
     assert file.getvalue() == "folder: a\\x1b[31m\\nb\n"
+
+
+def test_a_point_says_its_own_seconds_and_one_iteration():
+    file = io.StringIO()
+    with live(Console(file=file), points=2) as watch:
+        for number, point in enumerate(record()["points"], 1):
+            watch.point({**point, "seconds": 60.0 * number + number**2, "iterations": number})
+    first, second = file.getvalue().splitlines()
+    assert first.endswith("1 iteration, 61 s")
+    assert second.endswith("2 iterations, 63 s")
 
 
 def on_a_terminal(command, *, columns, **variables):

@@ -149,6 +149,9 @@ def test_fifty_runs_fit_and_too_many_are_refused(monkeypatch):
     text = page(many)
     assert len(text) <= LIMIT
     assert len(data_of(text)["runs"]) == 50
+    monkeypatch.setattr(page_module, "LIMIT", 4_000_000)
+    with pytest.raises(BadInput, match=r"The page of 'my-run' would have 4\..* MB.*format csv"):
+        page(many[:1])
     monkeypatch.setattr(page_module, "LIMIT", 5_000_000)
     with pytest.raises(BadInput, match=r"The page of 50 runs would have 5\..* MB.*give fewer runs"):
         page(many)

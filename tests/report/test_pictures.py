@@ -59,17 +59,18 @@ def test_the_map_is_that_of_the_chosen_point(tmp_path):
     cells = np.asarray(panel.images[0].get_array())
     assert cells.shape == (1, 24)  # one input; it lies rather than stands
     assert cells[0].tolist() == [1.0] * 3 + [0.0] * 21
-    assert panel.get_title() == "conv1.weight\n21 of 24 zero"
-    assert "point 2" in drawn.get_suptitle()
+    assert panel.get_title() == "conv1.weight\npoint 2: 21 of 24 zero"
+    assert (panel.get_ylabel(), panel.get_xlabel()) == ("input j", "output i")
 
 
 def test_a_map_leaves_blank_what_is_no_block_and_carries_100_000(tmp_path):
     few = BlockMap(2, 3, 5, {"1": np.array([True, False, True, True, False])})
     many = BlockMap(313, 320, 100_000, {"1": np.arange(100_000) % 7 == 0})
-    drawn = blocks_figure({"few": few, HOSTILE: many, "other": few, "more": few}, "1")
+    drawn = blocks_figure({"few": few, HOSTILE: many, "other": few, "more": few}, kernels=True)
     cells = np.asarray(drawn.axes[0].images[0].get_array().filled(np.nan))
     assert np.array_equal(cells, [[1, 0, 1], [1, 0, np.nan]], equal_nan=True)
     assert len(drawn.axes) == 4
+    assert drawn.axes[0].get_ylabel() == "row of blocks"  # the last is no whole one
     write_pictures({"blocks": drawn}, tmp_path)
 
 
@@ -83,11 +84,18 @@ def test_the_convergence_picture_has_every_iteration_and_the_loss_where_it_was_k
     losses = {"point 2, iteration 1": {"5": 9.0, "6": 0.5}, "point 3, iteration 2": {"9": 0.25}}
     residuals, loss = convergence_figure(walked(3), losses).axes
     lines = {line.get_label(): list(line.get_ydata()) for line in residuals.lines}
-    assert lines[r"$\|W - F\|$"] == 3 * [2.0, 1.5]
+    assert lines[r"primal $\|W - F\|$"] == 3 * [2.0, 1.5]
+    assert residuals.get_title().startswith("my-run: digit-net")
+    assert [mark.get_text() for mark in residuals.texts] == [
+        rf"$\mu$ {point['mu']:.3g}" for point in walked(3)["points"]
+    ]
+    styles = {line.get_label(): line.get_linestyle() for line in residuals.lines}
+    assert styles[r"primal $\|W - F\|$"] != styles[r"dual $\|F - F_{previous}\|$"]
     drawn = loss.lines[-1].get_ydata()
     assert np.array_equal(drawn, [np.nan, np.nan, 0.5, np.nan, np.nan, 0.25], equal_nan=True)
+    assert list(loss.lines[-1].get_xdata()) == [1, 2, 3, 4, 5, 6]  # as the page and the CSV count
     marked = [line.get_xdata()[0] for line in loss.lines[:-1]]
-    assert marked == [0, 2, 4]
+    assert marked == [0.5, 2.5, 4.5]
     assert len(convergence_figure(walked(3), {}).axes) == 1
 
 
@@ -165,3 +173,25 @@ def test_fifty_runs_and_runs_without_validation_are_compared(tmp_path):
     bare = point(0, zero=0.5, validation=None, test=0.9)
     (only,) = comparison_figure([record(points=[bare]), record(points=[])]).axes
     assert only.get_title().startswith("test")
+
+
+def test_blocks_are_drawn_at_both_ends_of_the_path_and_at_the_chosen_point(tmp_path):
+    whole = walked(5)
+    for index in (0, 1, 2, 4):
+        source = with_weights(tmp_path, whole, index=index)
+    drawn = pictures(Source(tmp_path, {**source.record, "chosen": 2}, {}))["blocks"]
+    assert [panel.get_title().split("\n")[1][:7] for panel in drawn.axes] == [
+        "point 1",
+        "point 3",
+        "point 5",
+    ]
+
+
+def test_a_collapsed_network_does_not_flatten_a_comparison():
+    fallen = walked(3)
+    fallen["points"][2]["test"] = 0.1
+    validation, test = comparison_figure([fallen, walked(3, penalty="l1")]).axes
+    low, high = test.get_ylim()
+    assert 81 < low < 97.65 < high < 100
+    assert test.get_xlabel().endswith("; 1 accuracy lies below 83 % and off the figure")
+    assert validation.get_xlabel() == "zero blocks (%)"

@@ -5,7 +5,7 @@ import os
 import pytest
 from records import record
 
-from sparsepath.report.waiting import PATIENCE, last_sign, waiting
+from sparsepath.report.waiting import PATIENCE, last_sign, stage_seconds, waiting
 
 
 @pytest.fixture
@@ -29,6 +29,13 @@ def test_a_slow_run_has_more_time(folder):
     slow = record(finished=False)
     slow["points"][0] = {**slow["points"][0], "seconds": 2 * PATIENCE}
     assert waiting(folder, slow)["for"] > 2 * PATIENCE
+
+
+def test_a_long_run_of_short_points_is_no_slow_one(folder):
+    long = record(finished=False)
+    long["points"] = [{**long["points"][0], "index": n, "seconds": 900.0 * n} for n in range(40)]
+    assert stage_seconds(long) == [20.0, 0.0, *([900.0] * 39)]
+    assert waiting(folder, long)["for"] == PATIENCE
 
 
 def test_nothing_more_comes_of_a_finished_run_or_a_walk(folder):

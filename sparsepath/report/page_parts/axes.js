@@ -20,6 +20,7 @@ function sayCut(id, shown, redrawIt) {
     ? `All accuracies are shown, down to ${shown.least.toFixed(2)} %.`
     : `${counted(shown.below, "accuracy", "accuracies")} below ${shown.low.toFixed(0)} % ${lie} off the figure.`;
   button.textContent = all ? "Show the upper part" : "Show all";
+  button.setAttribute("aria-label", all ? "Show the upper part of the accuracies" : "Show all accuracies");
   button.onclick = () => {
     showsAll[id] = !showsAll[id];
     remember({ showsAll });

@@ -18,6 +18,8 @@ function figuresOf(run, point) {
   row("weights", "kept", ofAll(point.kept, run.dense.kept, count));
   row("MACs", "macs", `${count(point.macs)}${point.macs_speedup == null ? "" : `, ${times(point.macs_speedup)} fewer`}`);
   row("bytes, about", "bytes", ofAll(point.bytes, run.dense.bytes, bytes));
+  // Where nothing was measured, that is said: it is what a point is chosen for.
+  if (point.latency_seconds == null && list.children.length) figureRow(list, "measured latency", "latency", run.commands.Deploy ? "not measured: deploy this point" : "not measured");
   if (point.latency_seconds != null) {
     const beside = (ours, dense, runtimes) => `${ours} in ${runtimes?.[0] || MISSING} (dense ${dense} in ${runtimes?.[1] || MISSING})`;
     figureRow(list, "measured latency", "latency", beside(milliseconds(point.latency_seconds), milliseconds(point.latency_dense_seconds), point.latency_in));
@@ -63,7 +65,7 @@ function fillCard() {
   const card = byId("card"), run = runNow(), point = pointNow();
   const name = element("p", { class: "run" }, element("bdi", {}, run.name));
   if (!point) { card.replaceChildren(element("p", {}, run.points.length ? "No point is picked." : "No points yet."), name); return; }
-  const chosen = point.number === run.chosen ? " - the run's choice" : "";
+  const chosen = point.number === run.chosen ? ` - the run's choice${run.finished ? "" : " so far"}` : "";
   card.replaceChildren(
     element("h3", {}, `Point ${point.number} of ${run.points.length}${chosen}`), name,
     figuresOf(run, point), ...layersOf(run, point), element("div", { class: "commands" }, ...commandsOf(run, point)),

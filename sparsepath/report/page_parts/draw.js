@@ -77,6 +77,13 @@ function sayInstead(id, sentence) {
 function redraw() { for (const view of views) view(); }
 function redrawAll() { for (const view of [...views, ...lasting]) view(); }
 
+// Heights and legends fit the width; a phone that hides its bar changes the height alone.
+let wide = innerWidth, resized = 0;
+addEventListener("resize", () => {
+  clearTimeout(resized);
+  resized = setTimeout(() => { if (innerWidth !== wide && !printing) { wide = innerWidth; redrawAll(); } }, 150);
+});
+
 byId("theme").addEventListener("click", () => {
   chosenTheme = themeNow() === "dark" ? "light" : "dark";
   try { localStorage.setItem("sparsepath theme", chosenTheme); } catch { /* may be denied */ }

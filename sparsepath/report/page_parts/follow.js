@@ -55,8 +55,8 @@ function follow() {
     if (box.checked && waited() > patience) lookForMore();
   });
   if (box.checked && waited() > patience) stop();
-  // Rarer and rarer: a tenth of the time that nothing has come.
-  const due = opened + 1000 * Math.max(every, age / 10);
+  // Rarer and rarer, a tenth of the time that nothing has come; a run may be resumed within the hour.
+  const due = opened + 1000 * Math.max(every, age < 3600 ? Math.min(60, age / 10) : age / 10);
   setInterval(() => {
     if (!box.checked) return;
     if (waited() > patience) stop();

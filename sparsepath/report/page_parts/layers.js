@@ -1,6 +1,8 @@
 // Zero blocks of every layer along the path, and which blocks of one layer live.
 const patterns = ["", "/", "x", ".", "-", "\\", "|", "+"];
-const MOST_BARS = 8;
+// Bars side by side while each can be seen; beyond that a map of the path, and the picked point's bars.
+const FEW_BARS = 8, MOST_BARS = 20, THINNEST = 4;
+const fitsBars = (layers, points) => layers <= FEW_BARS || (layers <= MOST_BARS && layers * points * THINNEST <= (printing ? PAPER : byId("bars").clientWidth));
 
 function drawBars() {
   const run = runNow(), names = Object.keys(run.layers);
@@ -9,26 +11,45 @@ function drawBars() {
   if (!names.length || !listed) { sayInstead("bars", "The zero blocks of this run's layers were not recorded."); return; }
   const numbers = run.points.map((p) => String(p.number));
   const share = (point, name) => say2(point.layers[name], (zero) => (100 * zero) / run.layers[name]);
-  const place = numbers.indexOf(String(picked.point));
+  const place = numbers.indexOf(String(picked.point)), bars = fitsBars(names.length, numbers.length);
   const frame = place < 0 ? [] : [{
-    type: "rect", layer: "below", xref: "x", yref: "paper", x0: place - 0.48, x1: place + 0.48, y0: 0, y1: 1,
-    fillcolor: colour("panel"), line: { color: colour("line"), width: 1 },
+    type: "rect", layer: bars ? "below" : "above", xref: "x", yref: "paper", x0: place - 0.48, x1: place + 0.48, y0: 0, y1: 1,
+    ...(bars ? { fillcolor: colour("panel"), line: { color: colour("line"), width: 1 } } : { line: { color: colour("c1"), width: 3 } }),
   }];
   const said = `Zero blocks of ${counted(names.length, "layer", "layers")} at ${counted(numbers.length, "point", "points")}${place < 0 ? "" : `, point ${picked.point} marked`}; the table has the numbers.`;
-  if (names.length > MOST_BARS) {
-    draw("bars", said, [{
-      type: "heatmap", x: numbers, y: names.map(label), z: names.map((name) => run.points.map((p) => share(p, name))),
+  if (!bars) {
+    const now = pointNow(), titles = names.map(label);
+    const map = {
+      type: "heatmap", x: numbers, y: titles, z: names.map((name) => run.points.map((p) => share(p, name))),
+      customdata: names.map(() => run.points.map((p) => [picked.run, p.number])),
       zmin: 0, zmax: 100, colorscale: "Cividis", colorbar: { title: { text: "zero (%)" }, thickness: 12 },
       hovertemplate: "%{y}, point %{x}: %{z:.1f} % zero<extra></extra>",
-    }], { xaxis: axis("point", { type: "category" }), yaxis: axis("", { autorange: "reversed" }), height: Math.max(320, 60 + 18 * names.length) });
+    };
+    const own = {
+      type: "bar", orientation: "h", xaxis: "x2", name: `point ${picked.point}`, y: titles, x: names.map((name) => now && share(now, name)),
+      customdata: names.map((name) => [picked.run, picked.point, now?.layers[name] ?? null, run.layers[name]]), marker: { color: colour("c0") },
+      hovertemplate: "%{y}: %{customdata[2]} of %{customdata[3]} zero<extra></extra>",
+    };
+    // Beside each other where there is room, otherwise the bars below.
+    const narrow = !printing && byId("bars").clientWidth < 600, rows = { autorange: "reversed", dtick: 1, tickfont: { size: 11 } };
+    if (narrow) Object.assign(map, { colorbar: { title: { text: "zero (%)", side: "top" }, thickness: 10, orientation: "h", y: 1, yanchor: "bottom" } });
+    for (const shape of frame) Object.assign(shape, { yref: "y domain" });
+    draw("bars", said, now ? [map, narrow ? { ...own, yaxis: "y2" } : own] : [map], {
+      showlegend: false, shapes: frame, height: 100 + (narrow && now ? 2 : 1) * Math.max(220, 20 * names.length),
+      xaxis: axis("point", { type: "category", domain: now && !narrow ? [0, 0.58] : [0, 1], anchor: "y" }),
+      yaxis: axis("", { ...rows, domain: now && narrow ? [0.58, 1] : [0, 1] }),
+      ...(now ? { xaxis2: axis(`zero at point ${picked.point} (%)`, { domain: narrow ? [0, 1] : [0.64, 1], range: [0, 100], anchor: narrow ? "y2" : "y" }) } : {}),
+      ...(now && narrow ? { yaxis2: axis("", { ...rows, domain: [0, 0.42], anchor: "x2" }) } : {}),
+    });
+    onClick("bars");
     return;
   }
   draw("bars", said, names.map((name, number) => ({
     type: "bar", name: label(name), x: numbers, y: run.points.map((p) => share(p, name)),
     customdata: run.points.map((p) => [picked.run, p.number, p.layers[name] ?? null, run.layers[name]]),
-    marker: { color: styleOf(number).colour, pattern: { shape: patterns[number], fillmode: "overlay", size: 6, solidity: 0.2, fgcolor: colour("paper") } },
+    marker: { color: styleOf(number).colour, pattern: { shape: patterns[number % patterns.length], fillmode: "overlay", size: 6, solidity: 0.2, fgcolor: colour("paper") } },
     hovertemplate: "%{fullData.name}, point %{x}: %{customdata[2]} of %{customdata[3]} zero<extra></extra>",
-  })), { barmode: "group", xaxis: axis("point", { type: "category" }), yaxis: axis("zero blocks (%)", { range: [0, 100] }), shapes: frame, height: 360 });
+  })), { barmode: "group", bargap: 0.12, xaxis: axis("point", { type: "category" }), yaxis: axis("zero blocks (%)", { range: [0, 100] }), shapes: frame, height: 360 });
   onClick("bars");
 }
 

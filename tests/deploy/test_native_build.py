@@ -40,8 +40,9 @@ def run(command, **environment):
 @pytest.mark.skipif(COMPILE["compiler"]() is None, reason="there is no C++ compiler")
 @pytest.mark.parametrize("isa", COMPILE["instruction_sets"]())
 def test_the_kernels_are_clean_under_sanitizers(isa, tmp_path):
-    if isa not in (*kernels.isas(), "portable"):
-        pytest.skip(f"this machine does not run {isa}")
+    # The best of this machine's sets stands for those between, whose code is the same but narrower.
+    if isa not in (kernels.isas()[0], "portable"):
+        pytest.skip(f"this machine does not run {isa}, or a better one")
     flags = COMPILE["instruction_sets"]()[isa]
     sanitizers = SANITIZERS if isa == "portable" else ADDRESSES
     build(COMPILE["compiler"](), tmp_path / "sanitized", [*flags, *sanitizers])

@@ -1,8 +1,8 @@
 """Groups of runs that differ in their seed alone, and the bands between them."""
 
 import pytest
-from peers import walk
 from records import point, record, walked
+from rival_walks import walk
 
 from sparsepath.lab.experiments import comparisons, t_test
 from sparsepath.report.bands import band, grouped, labels

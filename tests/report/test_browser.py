@@ -17,8 +17,8 @@ from browser import (
     slide,
     text,
 )
-from peers import walk
 from records import LATENCY
+from rival_walks import walk
 
 from sparsepath.lab.experiments import comparisons
 from sparsepath.report import page as page_module

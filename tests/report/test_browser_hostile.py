@@ -4,8 +4,8 @@ import json
 
 import pytest
 from browser import choose, complaints, load, made, slide, text
-from peers import walk
 from records import point, record, walked
+from rival_walks import walk
 
 from sparsepath.lab.experiments import comparisons
 from sparsepath.report.page import LIMIT, write_page

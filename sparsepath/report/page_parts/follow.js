@@ -1,6 +1,7 @@
 // An unfinished run rewrites its page: look for more, and be where the reader was afterwards.
 const { changed, every, for: patience } = data.live;
 const IDLE = 3000; // milliseconds after the last touch or key before the page may be exchanged
+const TOUCHES = ["pointerdown", "pointermove", "keydown", "wheel", "touchmove"];
 const FOCUSABLE = "a, button, input, select, summary, [tabindex]";
 
 // Where an element is: what of its kind inside the nearest named part it is.
@@ -19,10 +20,21 @@ function lookForMore() {
   location.reload();
 }
 
+// Figures that are drawn a moment later push the page about: stay until all is drawn or touched.
+function stayAt([left, top]) {
+  history.scrollRestoration = "manual";
+  const stay = () => scrollTo({ left, top, behavior: "instant" });
+  const watcher = new ResizeObserver(stay), leave = () => watcher.disconnect();
+  watcher.observe(document.body);
+  for (const what of TOUCHES) addEventListener(what, leave, { passive: true, once: true });
+  setTimeout(leave, IDLE);
+  stay();
+}
+
 function comeBack(before) {
   allDetails().forEach((details, number) => { details.open = before.opened?.[number] ?? details.open; });
   atPlace(before.focus || [])?.focus({ preventScroll: true });
-  scrollTo({ left: before.scroll[0], top: before.scroll[1], behavior: "instant" });
+  stayAt(before.scroll);
   const more = data.runs[0].points.length - before.points;
   if (more > 0) announce(`${counted(more, "new point", "new points")}: ${data.runs[0].points.length} so far.`);
   remember({ reloaded: false });
@@ -41,7 +53,7 @@ function follow() {
   // Whoever ticks the box again wants to wait as long once more.
   const since = Math.max(changed, remembered().since ?? 0), waited = () => Date.now() / 1000 - since;
   let touched = 0;
-  for (const what of ["pointerdown", "pointermove", "keydown", "wheel", "touchmove"]) addEventListener(what, () => { touched = Date.now(); }, { passive: true });
+  for (const what of TOUCHES) addEventListener(what, () => { touched = Date.now(); }, { passive: true });
   const busy = () => Date.now() - touched < IDLE || !getSelection().isCollapsed || printing || document.hidden;
   const stop = () => {
     box.checked = false;

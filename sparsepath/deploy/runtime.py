@@ -64,9 +64,9 @@ def compile(
     `example` is a batch of inputs like those to come: other batch sizes, heights and widths that
     the model takes will do too. With `tune` the fastest way is measured here and kept in `cache`;
     without, a rule decides. With `strict` torch runs whatever is not finite or so large that a sum
-    in our kernels could overflow, and nothing runs in onnxruntime; that it looks takes up to a
-    tenth of a batch's time and half of a single small image's.
-    With `native_only` no dense runtime may take the whole model, even if it is faster.
+    in our kernels could overflow, and nothing runs in onnxruntime; that it looks takes time, most
+    of all for a single small image. With `native_only` no dense runtime may take
+    the whole model, even if it is faster.
 
     It is the model as it is now, in float32 even under torch.autocast. A model that changes its
     input in place may or may not change the caller's tensor here: give it a copy if that matters.
@@ -145,12 +145,12 @@ class Runtime:
         ready = self._ready.get(tuple([x.shape for x in inputs]))
         return self._checked(inputs) if ready is None else ready(*inputs)[0]
 
-    def __copy__(self) -> "Runtime":
-        """The runtime itself, which never changes."""
+    def __deepcopy__(self, memo: object) -> "Runtime":
+        """The runtime itself: any number of callers may share it."""
         return self
 
-    def __deepcopy__(self, memo: object) -> "Runtime":
-        """The runtime itself, which never changes."""
+    def __copy__(self) -> "Runtime":
+        """The same."""
         return self
 
     def __reduce__(self) -> Any:

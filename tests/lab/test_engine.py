@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from sparsepath import ADMM, L0, BadInput
-from sparsepath.lab.engine import Engine, Lane, Optimizer
+from sparsepath.lab.engine import Engine, Lane, Optimizer, loss_of
 from sparsepath.lab.models import CNN, DigitNet
 
 STEPS, BATCH = 20, 8
@@ -172,7 +172,7 @@ def test_a_distilled_step_asks_for_the_labels_and_for_the_teachers_softened_answ
     logits, answers = twin(images), _louder(twin)(images).detach()
     hard = functional.cross_entropy(logits, labels)
     soft = -((answers / 4).softmax(1) * (logits / 4).log_softmax(1)).sum(1).mean()
-    expected = 0.25 * hard + 0.75 * 16 * soft
+    expected = 0.25 * hard + 0.75 * 4 * soft
     assert float(taught.loss) == pytest.approx(float(expected.detach()), rel=tolerance)
     expected.backward()
     gradients = dict(twin.named_parameters())
@@ -180,6 +180,19 @@ def test_a_distilled_step_asks_for_the_labels_and_for_the_teachers_softened_answ
     stored = dict(zip(taught.names, taught.gradients, strict=True))[last]
     error = (stored - gradients[last].grad).norm() / gradients[last].grad.norm()
     assert float(error) < 5 * tolerance
+
+
+def test_a_teacher_pulls_no_harder_than_labels_can() -> None:
+    sure = torch.tensor([[30.0, -30.0]], requires_grad=True)
+    teacher = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
+    with torch.no_grad():
+        for parameter in teacher.parameters():
+            parameter.zero_()
+        teacher[1].bias.copy_(torch.tensor([-30.0, 30.0]))
+    pupil = nn.Sequential(nn.Flatten())
+    loss = loss_of(pupil, sure.view(1, 1, 1, 2), torch.tensor([0]), teacher, torch.tensor(1.0))
+    (pull,) = torch.autograd.grad(loss, sure)
+    assert float(pull.abs().max()) == pytest.approx(1.0, rel=1e-3)  # a wrong label's pull
 
 
 def _louder(network: nn.Module) -> nn.Module:

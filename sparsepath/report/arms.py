@@ -50,12 +50,21 @@ def _check(arm: str, seeds: Mapping[Any, Points]) -> None:
         raise BadInput(f"The arm {arm!r} has a seed without points, or no seed: give it some.")
 
 
-def arms_table(arms: Arms, *, title: str, against: str, levels: Sequence[float] = LEVELS) -> Table:
+def usual_levels(seeds: Mapping[Any, Points]) -> list[float]:
+    """The usual levels as far as all these paths go, and where the first of them ends."""
+    end = min(max(points)[0] for points in seeds.values())
+    return [*(level for level in LEVELS if level < end - _NEAR), end]
+
+
+def arms_table(
+    arms: Arms, *, title: str, against: str, levels: Sequence[float] | None = None
+) -> Table:
     """Mean and deviation of each arm at each level, and by how much one arm is above the others."""
     if against not in arms:
         raise BadInput(f"There is no arm {against!r} among {', '.join(map(repr, arms))}.")
     for arm, seeds in arms.items():
         _check(arm, seeds)
+    levels = usual_levels(arms[against]) if levels is None else levels
     samples = {arm: [_sample(seeds, level) for level in levels] for arm, seeds in arms.items()}
     rows = [[arm, str(len(arms[arm])), *map(_shown, found)] for arm, found in samples.items()]
     rows += [
@@ -65,7 +74,7 @@ def arms_table(arms: Arms, *, title: str, against: str, levels: Sequence[float] 
     ]
     return Table(
         title,
-        ["arm", "seeds", *(f"{level:.0%} zero" for level in levels)],
+        ["arm", "seeds", *(f"{100 * level:.3g}% zero" for level in levels)],
         rows,
         "Test accuracy in percent, mean (sd) over seeds, interpolated between the points of a "
         f"path; below, how many points {against} is above the others, and the standard error of "

@@ -22,10 +22,10 @@ def row(name, **options):
 
 
 def test_every_arm_has_its_mean_and_deviation_at_every_level_it_reaches():
-    assert row("l0") == ["3", "92.00 (0.00)", "91.00 (1.00)", "90.50 (1.50)", "90.00 (2.00)", ""]
+    assert row("l0") == ["3", "92.00 (0.00)", "91.00 (1.00)", "90.50 (1.50)", "90.00 (2.00)"]
     # Two points apart everywhere: sd is sqrt 2.
-    assert row("magnitude") == ["2", "89.00 (1.41)", "85.00 (1.41)", "83.00 (1.41)", "", ""]
-    assert row("one run") == ["1", "", "90.00", "", "", ""]
+    assert row("magnitude") == ["2", "89.00 (1.41)", "85.00 (1.41)", "83.00 (1.41)", ""]
+    assert row("one run") == ["1", "", "90.00", "", ""]
 
 
 def test_the_other_arms_alone_are_compared_with_the_one():
@@ -36,7 +36,7 @@ def test_the_other_arms_alone_are_compared_with_the_one():
 def test_differences_are_taken_by_pairs_of_the_same_seed():
     # At 70 %: 90 and 91 % in the seeds that both have, and 84 and 86 %: 6 and 5 points.
     assert row("l0 - magnitude")[2] == "+5.50 ± 0.50"
-    assert row("l0 - magnitude")[4:] == ["", ""]
+    assert row("l0 - magnitude")[4:] == [""]
     assert row("l0 - one run")[2] == "", "they share no seed"
 
 
@@ -49,6 +49,14 @@ def test_levels_are_those_that_are_asked_for():
     table = arms_table(ARMS, title="t", against="l0", levels=(0.6,))
     assert list(table.titles) == ["arm", "seeds", "60% zero"]
     assert row("magnitude", levels=(0.6,)) == ["2", "87.00 (1.41)"]
+
+
+def test_the_last_level_is_where_the_first_path_of_the_arm_ends():
+    short = {"l0": {0: [(0.5, 0.9), (0.943, 0.8)], 1: [(0.5, 0.9), (0.97, 0.8)]}}
+    titles = arms_table(short, title="t", against="l0").titles
+    assert list(titles[-2:]) == ["90% zero", "94.3% zero"]
+    ended = {"l0": {0: [(0.5, 0.9), (0.9495, 0.8)]}}  # a block short of 95 %
+    assert list(arms_table(ended, title="t", against="l0").titles[-2:]) == ["90% zero", "95% zero"]
 
 
 def test_a_path_that_ends_a_block_short_of_a_level_counts_as_there():

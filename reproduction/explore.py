@@ -20,7 +20,15 @@ import torch
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import Reference, train_dense
-from sparsepath.lab.experiments import NETWORKS, arms, best
+from sparsepath.lab.experiments import (
+    LASSO,
+    NETWORKS,
+    arms,
+    best,
+    best_reference,
+    paper,
+    reference,
+)
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED
 from sparsepath.lab.walks import Job, walk_paths
@@ -71,20 +79,40 @@ def shorter(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
     return replace(recipe, schedule=schedule)
 
 
-def best_cnn(dropout: float) -> Question:
-    """How much dropout, and how much of the dense network's answers, does a sparse CNN want?"""
-    recipe = replace(DENSE["cnn"], dropout=dropout)
-    start = Reference("cnn", recipe, variant=named(recipe))
-    ways = dict.fromkeys([(0.0, 0.0), (0.0, 0.5), (0.0, 0.9), (dropout, 0.0), (dropout, 0.5)])
+def best_mode(network: str, dropout: float, *ways: tuple[float, float]) -> Question:
+    """How much dropout, and how much of a teacher, does a path want? Beside it magnitude's."""
+    recipe = replace(DENSE[network], dropout=dropout)
+    start = Reference(network, recipe, variant=named(recipe))
     candidates = {
         f"from{dropout:g}-drop{drop:g}-distil{distil:g}": (
             "l0",
-            replace(shorter(best("cnn")), dropout=drop, distil=distil),
+            replace(shorter(best(network)), dropout=drop, distil=distil),
         )
-        for drop, distil in ways
+        for drop, distil in dict.fromkeys(ways)
     }
-    gradual = ("magnitude", shorter(arms("cnn")["gradual"][1], 38))
+    gradual = ("magnitude", shorter(arms(network)["gradual"][1], 38))
     return walks(start, **candidates, **{f"from{dropout:g}-gradual": gradual})
+
+
+def shrinking(network: str) -> Question:
+    """How strongly should l1 and SSL, which shrink every kernel, pull?"""
+    ways = arms(network, finetune=5)
+    (l1, one), (ssl, other) = ways["l1"], ways["ssl"]
+    pulls = {f"rho{rho:g}": (l1, replace(one, rho=rho)) for rho in (0.001, 0.003, 0.01)}
+    shrinks = {
+        f"shrink{by:g}": (ssl, replace(other, lasso=tuple(by * far for far in LASSO)))
+        for by in (0.5, 1.0, 2.0)
+    }
+    return walks(best_reference(network), **pulls, **shrinks)
+
+
+def paper_dropout(network: str) -> Question:
+    """How much dropout does the paper's own path want? Five of its points, with fewer epochs."""
+    recipe = replace(
+        paper(network, "l0"), points=5, last=3, schedule=Schedule(delta=5, nu=1, xi=4, epsilon=0.0)
+    )
+    ways = {f"drop{rate:g}": ("l0", replace(recipe, dropout=rate)) for rate in (0.1, 0.2, 0.3)}
+    return walks(reference(network), **ways)
 
 
 QUESTIONS: Mapping[str, Callable[[], Question]] = {
@@ -106,7 +134,20 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         DenseRecipe(150, 0.1, dropout=0.2),
         DenseRecipe(150, 0.05, dropout=0.15),
     ),
-    **{f"best-cnn-{dropout:g}": partial(best_cnn, dropout) for dropout in DROPOUTS},
+    **{
+        f"best-cnn-{dropout:g}": partial(
+            best_mode, "cnn", dropout, *product((0.0, dropout), (0.0, 0.5)), (0.0, 0.9)
+        )
+        for dropout in DROPOUTS
+    },
+    "taught-cnn": lambda: best_mode("cnn", 0.1, (0.0, 0.25), (0.0, 0.6), (0.0, 0.95)),
+    "shrinking-cnn": lambda: shrinking("cnn"),
+    "dense-nin": lambda: dense(
+        "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))
+    ),
+    "best-nin-0.1": lambda: best_mode("nin", 0.1, (0.0, 0.0), (0.1, 0.0)),
+    "best-nin-0.2": lambda: best_mode("nin", 0.2, (0.0, 0.0), (0.1, 0.0), (0.2, 0.0)),
+    "paper-low-rank-nin": lambda: paper_dropout("low-rank-nin"),
     "cifar100": lambda: usual("cifar100"),
     "svhn": lambda: usual("svhn"),
     "svhn-low-rank-nin": lambda: dense(

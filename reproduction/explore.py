@@ -21,9 +21,10 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import Reference, train_dense
 from sparsepath.lab.experiments import NETWORKS, arms, best
+from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED
-from sparsepath.lab.walks import Job, walk_paths
+from sparsepath.lab.walks import walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 

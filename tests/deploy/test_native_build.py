@@ -2,7 +2,6 @@
 
 import os
 import runpy
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,21 +10,23 @@ import pytest
 import sparsepath.deploy
 from sparsepath.deploy import kernels
 
+from .embedded import BUILDS, CROSS, EMULATOR, NEEDS, built, done
+
 NATIVE = Path(sparsepath.deploy.__file__).parent / "native"
 PROGRAM = Path(__file__).with_name("kernels_test.cpp")
 COMPILE = runpy.run_path(str(NATIVE / "compile.py"))
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 # The same sources with other loads and stores: their addresses are what is left to look at.
 ADDRESSES = ["-fsanitize=address", "-O0"]
-CROSS = shutil.which("aarch64-linux-gnu-g++")
-EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+pytestmark = NEEDS
 
 
-def build(command, target, flags):
-    try:
-        COMPILE["build"](command, {target: flags}, extra=[PROGRAM])
-    except subprocess.CalledProcessError as error:
-        pytest.fail(error.stderr)
+def linked(name, target):
+    """The tests' program, with the portable kernels of a build of the C++ program."""
+    how = {"LDFLAGS": "", "CXX": os.environ.get("CXX", "c++"), **BUILDS[name]}
+    objects = {path.name: path for path in (built(name) / "objects").glob("portable-*.o")}
+    del objects["portable-kernels_table.o"]  # the C++ program's own
+    command = [*how["CXX"].split(), "-std=c++17", *how["CXXFLAGS"].split(), "-O1", f"-I{NATIVE}"]
+    done([*command, PROGRAM, *objects.values(), "-pthread", *how["LDFLAGS"].split(), "-o", target])
 
 
 def run(command, **environment):
@@ -36,21 +37,24 @@ def run(command, **environment):
     assert "agree" in result.stdout
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(COMPILE["compiler"]() is None, reason="there is no C++ compiler")
 @pytest.mark.parametrize("isa", COMPILE["instruction_sets"]())
 def test_the_kernels_are_clean_under_sanitizers(isa, tmp_path):
     # The best of this machine's sets stands for those between, whose code is the same but narrower.
     if isa not in (kernels.isas()[0], "portable"):
         pytest.skip(f"this machine does not run {isa}, or a better one")
-    flags = COMPILE["instruction_sets"]()[isa]
-    sanitizers = SANITIZERS if isa == "portable" else ADDRESSES
-    build(COMPILE["compiler"](), tmp_path / "sanitized", [*flags, *sanitizers])
-    run([tmp_path / "sanitized", "60"], ASAN_OPTIONS="detect_leaks=1", LD_PRELOAD="")
+    target = tmp_path / "sanitized"
+    if isa == "portable":
+        linked("sanitized", target)
+    else:
+        flags = [*COMPILE["instruction_sets"]()[isa], *ADDRESSES]
+        try:
+            COMPILE["build"](COMPILE["compiler"](), {target: flags}, extra=[PROGRAM])
+        except subprocess.CalledProcessError as error:
+            pytest.fail(error.stderr)
+    run([target, "60"], ASAN_OPTIONS="detect_leaks=1", LD_PRELOAD="")
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.skipif(not (CROSS and EMULATOR), reason="needs g++-aarch64-linux-gnu and qemu-user")
 def test_the_portable_kernels_run_on_aarch64(tmp_path):
-    build([CROSS], tmp_path / "crossed", ["-static"])
+    linked("aarch64", tmp_path / "crossed")
     run([EMULATOR, tmp_path / "crossed", "20"])

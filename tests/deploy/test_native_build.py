@@ -1,8 +1,11 @@
 """The native sources on their own: under sanitizers, and as another processor would run them."""
 
+import ctypes
 import os
 import runpy
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +61,26 @@ def test_the_kernels_are_clean_under_sanitizers(isa, tmp_path):
 def test_the_portable_kernels_run_on_aarch64(tmp_path):
     linked("aarch64", tmp_path / "crossed")
     run([EMULATOR, tmp_path / "crossed", "20"])
+
+
+def compiled(folder, answer, earlier):
+    """The portable library of a folder with one small source, made as the kernels are."""
+    (folder / "native").mkdir(parents=True)
+    shutil.copy(NATIVE / "compile.py", folder / "native")
+    source = (
+        f'extern "C" __attribute__((visibility("default"))) int answer() {{ return {answer}; }}'
+    )
+    (folder / "native" / "answer.cpp").write_text(source)
+    environment = {**os.environ, COMPILE["EARLIER_VARIABLE"]: str(earlier)}
+    done([sys.executable, folder / "native" / "compile.py"], environment)
+    return folder / "_kernels_portable.so"
+
+
+def test_a_library_of_the_same_sources_is_not_built_again(tmp_path):
+    first = compiled(tmp_path / "first", 1, earlier="")
+    with first.open("ab") as file:
+        file.write(b"built first")
+    assert compiled(tmp_path / "same", 1, first.parent).read_bytes() == first.read_bytes()
+    other = compiled(tmp_path / "other", 2, first.parent)
+    assert not other.read_bytes().endswith(b"built first")
+    assert ctypes.CDLL(str(other)).answer() == 2

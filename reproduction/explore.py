@@ -29,9 +29,10 @@ from sparsepath.lab.experiments import (
     paper,
     reference,
 )
+from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED
-from sparsepath.lab.walks import Job, walk_paths
+from sparsepath.lab.walks import walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 

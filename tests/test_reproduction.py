@@ -11,8 +11,8 @@ import torch
 from sparsepath import deploy
 from sparsepath.lab.dense import Reference
 from sparsepath.lab.experiments import comparisons, paths
+from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
-from sparsepath.lab.walks import Job
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json, write_json
 

@@ -1,52 +1,30 @@
 """A compiled network: called like the model, it runs every part where it is fastest."""
 
-import logging
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sparsepath.deploy import kernels, reference
+from sparsepath.deploy import reference
 from sparsepath.deploy.capture import capture
-from sparsepath.deploy.choices import Weights
-from sparsepath.deploy.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.extremes import Extreme
-from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import Graph
 from sparsepath.deploy.inputs import (
     all_finite,
     batch_of,
-    checked_axes,
     checked_example,
     checked_inputs,
     checked_model,
-    normed,
-    repeated,
     said,
 )
-from sparsepath.deploy.macs import macs_in_torch
-from sparsepath.deploy.maps import LANES
-from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
-from sparsepath.deploy.rehearsal import Rehearsal
+from sparsepath.deploy.planned import SIZES, Planned
 from sparsepath.deploy.report import Report
-from sparsepath.deploy.schedule import Schedule, Shapes
 from sparsepath.deploy.target import named
-from sparsepath.deploy.tuner import Tuner
 from sparsepath.deploy.tuning import Times
 from sparsepath.errors import BadInput, checked_count, checked_flag
-
-log = logging.getLogger("sparsepath")
-# So many sizes of images are remembered; a runtime that meets ever new ones must not grow.
-SIZES = 8
-# The batch that stands for all that fill the lanes.
-MANY_IMAGES = 32
 
 
 def compile(
@@ -102,39 +80,18 @@ class Runtime:
         native_only: bool = False,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
-        self._graph = folded(captured)
         self._types = tuple(x.dtype for x in example)
         self._strict = captured if strict else None
-        threads = min(threads, cores())  # more only get in each other's way
-        self._normed: Mapping[str, int] = {}
-        rehearsal = Rehearsal.of(self._graph)
-        self._trial = rehearsal.graph
-        self._shapes = self._traced(example)
-        self._normed = normed(captured, self._shapes)
-        self._stateful = rehearsal.changed  # looked at now: a second run may undo the first
-        dense = {"torch": in_torch(captured if strict else self._graph)}
-        able = times is not None and not strict  # onnxruntime has its own way with NaN
-        other = in_onnxruntime(self._trial, example, threads) if able else None
-        if other is not None:
-            dense["onnxruntime"] = other
-        self._weights = Weights()
-        self._planner = Planner(self._graph, self._weights, threads)
-        self._schedules: OrderedDict[object, Schedule] = OrderedDict()
         self._ready: dict[tuple[torch.Size, ...], Callable[..., tuple[Any, ...]]] = {}
-        self._lock = threading.Lock()
-        self._notes = _notes(self._graph)
-        for note in self._notes:
-            log.warning("%s", note)
-        self._macs = said(example, lambda: macs_in_torch(self._trial, example))
-        rivals = dense if self._trial is self._graph else {"torch": in_torch(self._trial)}
-        self._one, self._many = self._planned(example, times, {} if native_only else rivals)
-        # Some images, but too few for the lanes of batches: as one, but sharing the weights.
-        self._few = replace(self._one, lanes=FEW)
-        used = {self._one.runner, self._many.runner}
-        self._dense = {name: run for name, run in dense.items() if name in used}
-        self._stateful = self._stateful or rehearsal.changed
-        if not self._stateful:
-            self._trial = self._graph
+        self._planned = Planned(
+            captured,
+            example,
+            threads=threads,
+            times=times,
+            strict=strict,
+            native_only=native_only,
+        )
+        if not self._planned.stateful:
             with suppress(Extreme):
                 self._run(example)
 
@@ -164,7 +121,7 @@ class Runtime:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             if self._strict is None:
                 return self._run(inputs)
-            if not self._stateful and all_finite(inputs):
+            if not self._planned.stateful and all_finite(inputs):
                 with suppress(Extreme):
                     given = self._run(inputs)
                     if all_finite(given):
@@ -173,11 +130,7 @@ class Runtime:
 
     def report(self) -> Report:
         """Where every node runs and why, for a batch like the example's."""
-        plan = self._plan(batch_of(self._shapes[self._graph.inputs[0]]))
-        choices = plan.choices
-        if plan.runner == "native":
-            choices = self._planner.schedule(plan, self._shapes).choices
-        return Report.of(self._graph, choices, self._shapes, plan, self._notes, self._macs)
+        return self._planned.report()
 
     @torch.no_grad()
     def profile(self, *inputs: Tensor) -> Mapping[str, float]:
@@ -187,25 +140,25 @@ class Runtime:
         """
         checked_inputs(inputs, self._types)
         batch = batch_of(inputs[0].shape)
-        plan = self._plan(batch)
+        plan = self._planned.plan(batch)
         if plan.runner != "native" or batch == 0:
             return {}
         seconds: dict[str, float] = {}
-        for name, taken in self._schedule(plan, inputs).profile(*inputs):
+        for name, taken in self._planned.schedule(plan, inputs).profile(*inputs):
             seconds[name] = seconds.get(name, 0.0) + taken
         return seconds
 
     def _run(self, inputs: Sequence[Tensor]) -> Any:
         batch = batch_of(inputs[0].shape)
-        plan = self._plan(batch)
+        plan = self._planned.plan(batch)
         if batch == 0:
-            return said(inputs, lambda: reference.run(self._graph, *inputs))
+            return said(inputs, lambda: reference.run(self._planned.graph, *inputs))
         if plan.runner != "native":
-            dense = self._dense[plan.runner]
+            dense = self._planned.dense[plan.runner]
             if plan.runner == "onnxruntime":  # which keeps no gradients
                 self._shorten(inputs, lambda *given: (dense(*given),))
             return said(inputs, lambda: dense(*inputs))
-        schedule = self._schedule(plan, inputs)
+        schedule = self._planned.schedule(plan, inputs)
         if schedule.plain is not None:
             self._shorten(inputs, schedule.plain)
         run = schedule if self._strict is None else schedule.careful
@@ -218,69 +171,6 @@ class Runtime:
                 self._ready.clear()
             self._ready[tuple(x.shape for x in inputs)] = way
 
-    def _schedule(self, plan: Plan, inputs: Sequence[Tensor]) -> Schedule:
-        """The steps of a plan for inputs of this size, built at the first."""
-        batch = batch_of(inputs[0].shape)
-        alike = tuple(batch_of(x.shape) == batch for x in inputs)
-        key = (plan.lanes, alike, *(tuple(x.shape[1:]) for x in inputs))
-        with self._lock:
-            schedule = self._schedules.get(key)
-        if schedule is None:
-            shapes = self._traced(inputs)
-            if any(shapes[name][1:] != self._shapes[name][1:] for name in self._graph.inputs):
-                plan = self._planner.fitted(plan, shapes)
-            schedule = self._planner.schedule(plan, shapes)
-            with self._lock:
-                self._schedules[key] = schedule
-                if len(self._schedules) > SIZES:
-                    self._schedules.popitem(last=False)
-        return schedule
-
-    def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
-        """The shape of every tensor of the graph, by running it once in torch."""
-        shapes: Shapes = said(inputs, lambda: reference.shapes(self._trial, inputs))
-        said(inputs, lambda: checked_axes(self._normed, shapes))
-        return shapes
-
-    def _plan(self, batch: int) -> Plan:
-        """The plan of batches, if such a batch about fills its lanes."""
-        if batch > 3 and 4 * batch >= 3 * LANES // self._many.lanes.grid**2:
-            return self._many
-        return self._one if batch <= 1 else self._few
-
-    def _planned(
-        self,
-        example: Sequence[Tensor],
-        times: Times | None,
-        rivals: Mapping[str, Callable[..., Any]],
-    ) -> tuple[Plan, Plan]:
-        missing = kernels.why_missing()
-        why = None if missing is None else f"there are no native kernels here ({missing})"
-        if not all_finite([dict(node.arrays) for node in self._graph]):
-            why = "a weight is not finite"
-        if why is not None:
-            self._note(f"Everything runs in torch: {why}.")
-            return self._planner.whole("torch", why), self._planner.whole("torch", why)
-        if times is None:
-            one, many = (self._planner.fixed(self._shapes, lanes[0]) for lanes in (ONE, MANY))
-            return one, many
-        plans = []
-        for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
-            images = [repeated(x, batch) for x in example]
-            try:
-                shapes = self._traced(images)
-            except BadInput:  # the first axis is not that of the images
-                images, shapes = list(example), self._shapes
-            planner = replace(self._planner, graph=self._trial)
-            plans.append(Tuner(planner, images, shapes, rivals, times).plan(lanes))
-        times.keep()
-        self._weights.forget_all_but(*(plan.choices for plan in plans))
-        return plans[0], plans[1]
-
-    def _note(self, note: str) -> None:
-        self._notes = (*self._notes, note)
-        log.warning("%s", note)
-
 
 def _times(cache: str | Path | None, threads: int) -> Times:
     alone = threads == 1 and torch.get_num_threads() == 1
@@ -288,14 +178,3 @@ def _times(cache: str | Path | None, threads: int) -> Times:
     if folder is not None and "\0" in str(folder):
         raise BadInput(f"A path holds no zero bytes, as {str(folder)!r} does.")
     return Times(folder, alone=alone)
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _notes(graph: Graph) -> tuple[str, ...]:
-    return tuple(
-        f"{node.name!r} runs in torch: {node.call.why}." for node in graph if node.call is not None
-    )

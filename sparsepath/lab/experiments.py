@@ -6,8 +6,8 @@ from typing import Any
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.dense import Reference
+from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
-from sparsepath.lab.walks import Job
 from sparsepath.path import Schedule
 
 NETWORKS = ("nin", "low-rank-nin", "cnn", "low-rank-cnn")

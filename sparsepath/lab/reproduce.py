@@ -15,7 +15,8 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
-from sparsepath.lab.walks import Job, walk_paths
+from sparsepath.lab.jobs import Job
+from sparsepath.lab.walks import walk_paths
 from sparsepath.storage import read_json, write_json
 
 FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}

@@ -3,8 +3,8 @@
 import copy
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,57 +15,17 @@ from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.dense import Reference, check_same, drawn, fresh, images_of, lane_of
+from sparsepath.lab.dense import drawn, fresh, images_of, lane_of
 from sparsepath.lab.engine import Engine, Optimizer
 from sparsepath.lab.folders import circumstances
-from sparsepath.lab.recipes import PathRecipe, median_norm
+from sparsepath.lab.jobs import METHODS, Job
+from sparsepath.lab.recipes import median_norm
 from sparsepath.lab.state import plain_residuals, read_state, write_state
 from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
 from sparsepath.path import PathPoint, Progress, Stage, stages
-from sparsepath.penalties import Penalty
-from sparsepath.projections import TopK
 from sparsepath.storage import read_json, write_json, write_tensors
-
-METHODS: Mapping[str, Penalty] = {
-    **PENALTIES,
-    "magnitude": TopK(1.0, together=True),
-    "ssl": TopK(1.0, together=True),
-    "fine-tuning": PENALTIES["l0"],
-}
-"""What a job's sparsity step is. Magnitude pruning and SSL keep the largest blocks of all layers,
-SSL after descending the group lasso; standard fine-tuning goes through l0's stages without a pull.
-"""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One path to walk from a dense reference."""
-
-    start: Reference
-    method: str
-    recipe: PathRecipe
-    seed: int = 0
-    """of the order of images, and of nothing else"""
-    variant: str = ""
-    keep_all: bool = False
-    """whether the weights of every point are kept, and not of the last alone"""
-
-    @property
-    def name(self) -> str:
-        """What its files are called."""
-        return "-".join(part for part in (self.start.network, self.method, self.variant) if part)
-
-    def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
-        """Refuse a record of another job."""
-        check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena)
-        start = record.get("start", {}).get("name", self.start.name)
-        if start != self.start.name:
-            raise BadInput(
-                f"{str(path)!r} started from {start}, not from {self.start.name}: "
-                f"choose another folder."
-            )
 
 
 class Walk:

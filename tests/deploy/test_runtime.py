@@ -10,7 +10,8 @@ from torch import nn
 
 import sparsepath
 from sparsepath.deploy import kernels
-from sparsepath.deploy.runtime import SIZES, Runtime, compile
+from sparsepath.deploy.planned import SIZES
+from sparsepath.deploy.runtime import Runtime, compile
 
 from .cases import BUILDERS, network, scrambled, sizes
 from .test_capture import KNOWN, UNKNOWN
@@ -267,7 +268,7 @@ def test_ever_new_sizes_are_forgotten_again():
     for size in range(8, 8 + 2 * SIZES):
         images = torch.randn(1, 3, size, size)
         assert error(runtime(images), exact(model, images)) < 1e-5
-    assert len(runtime._schedules) == SIZES
+    assert len(runtime._planned._schedules) == SIZES
 
 
 def test_the_runtime_keeps_the_weights_it_was_compiled_with():

@@ -17,11 +17,12 @@ from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import Reference, train_dense
+from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.state import plain_residuals
 from sparsepath.lab.training import Diverged
-from sparsepath.lab.walks import Job, Walk, walk_paths
+from sparsepath.lab.walks import Walk, walk_paths
 
 CPU = torch.device("cpu")
 RECIPE = PathRecipe(

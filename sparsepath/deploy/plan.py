@@ -31,6 +31,8 @@ class Plan:
 
     choices: Mapping[str, Choice]
     lanes: Lanes
+    threads: int
+    """of our kernels: all that there are, or one where more gain too little"""
     runner: str = "native"
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -45,11 +47,13 @@ class Planner:
 
     def fixed(self, shapes: Shapes, lanes: Lanes) -> Plan:
         """The rule that needs no measurement: Winograd as large as the tiles allow."""
-        return Plan({node.name: _by_rule(node, shapes, lanes) for node in self.graph}, lanes)
+        choices = {node.name: _by_rule(node, shapes, lanes) for node in self.graph}
+        return Plan(choices, lanes, self.threads)
 
     def whole(self, runner: str, why: str) -> Plan:
         """Everything in one dense runtime."""
-        return Plan({node.name: Choice("torch", why) for node in self.graph}, ONE[0], runner)
+        choices = {node.name: Choice("torch", why) for node in self.graph}
+        return Plan(choices, ONE[0], self.threads, runner)
 
     def fitted(self, plan: Plan, shapes: Shapes) -> Plan:
         """A plan for inputs of another shape, where the kernels may not take or like some."""
@@ -78,7 +82,7 @@ class Planner:
             shapes=shapes,
             lanes=plan.lanes,
             weights=self.weights,
-            threads=self.threads,
+            threads=plan.threads,
         )
 
 

@@ -71,7 +71,7 @@ class Planned:
         rivals = dense if self._trial is self.graph else {"torch": in_torch(self._trial)}
         self._one, self._many = self._planned(example, times, {} if native_only else rivals)
         # Some images, but too few for the lanes of batches: as one, but sharing the weights.
-        self._few = replace(self._one, lanes=FEW)
+        self._few = replace(self._one, lanes=FEW, threads=self._many.threads)
         used = {self._one.runner, self._many.runner}
         self.dense = {name: run for name, run in dense.items() if name in used}
         self.stateful = self.stateful or rehearsal.changed

@@ -13,6 +13,8 @@ Name = TypeVar("Name", bound=Hashable)
 # A turn is so many seconds of calls: caches are then as in a loop of one's own.
 TURN = 0.02
 LEAST, MOST = 7, 60
+# How long to look whether threads still spin, and how often: a busy caller need not stop for us.
+NAP, MOST_NAPS = 3e-4, 300
 
 
 def by_turns(
@@ -20,8 +22,8 @@ def by_turns(
 ) -> dict[Name, list[list[float]]]:
     """The seconds of every call, turn by turn; the order of who comes first moves on.
 
-    A busy neighbour slows all alike. There are at least seven turns each, and more until so many
-    `seconds` are over.
+    A busy neighbour slows all alike, and no turn begins before the threads of the one before have
+    gone to sleep. There are at least seven turns each, and more until so many `seconds` are over.
     """
     names = list(works)
     times: dict[Name, list[list[float]]] = {name: [] for name in names}
@@ -31,10 +33,23 @@ def by_turns(
     while turn < LEAST or (turn < MOST and time.perf_counter() - began < seconds):
         first = turn % len(names) if names else 0
         for name in names[first:] + names[:first]:
+            settle()
             works[name]()  # what the others left in the caches is not its fault
             times[name].append([_timed(works[name], clock) for _ in range(calls[name])])
         turn += 1
     return times
+
+
+def settle() -> None:
+    """Wait until no thread of this process works on: some spin for a while before they sleep.
+
+    onnxruntime's do so for 25 ms, which is longer than a turn, on a core that the next one needs.
+    """
+    for _ in range(MOST_NAPS):
+        before = time.process_time()
+        time.sleep(NAP)
+        if time.process_time() - before < NAP / 2:
+            return
 
 
 def _calls(work: Work) -> int:

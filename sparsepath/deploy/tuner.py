@@ -19,6 +19,8 @@ from sparsepath.deploy.tuning import Times, Work
 
 # Leaving the lanes for one layer must save this much of the layer's time.
 GAIN = 0.85
+# So must threads of the whole: they are disturbed more easily than one, and take cores from others.
+THREADS_GAIN = 0.9
 # So many images are enough to compare methods inside the network.
 FEW = 16
 
@@ -36,24 +38,35 @@ class Tuner:
     @torch.inference_mode()
     def plan(self, candidates: Sequence[Lanes]) -> Plan:
         """The fastest plan in any of these lanes, or a rival if it is faster still."""
+        whole = self._native(candidates)
+        if self.planner.threads > 1:
+            alone = replace(self, planner=replace(self.planner, threads=1))
+            whole |= {f"{name}, one thread": x for name, x in alone._native(candidates).items()}
+        works = {name: self._work(plan) for name, plan in whole.items()}
+        by_layer = whole["native, by layer"]
+        for name, run in self.rivals.items():
+            works[name] = partial(run, *self.example)
+            whole[name] = self._handed_over(by_layer, name)
+        refined = " ".join(_digest(whole[name]) for name in whole if name.startswith("native"))
+        seconds = self._seconds(f"whole, {refined}", works)
+        return replace(whole[_best(seconds, whole)], seconds=seconds)
+
+    def _native(self, candidates: Sequence[Lanes]) -> dict[str, Plan]:
+        """Our kernels in the fastest of these lanes, as found in three ways.
+
+        The whole decides, so that one wrong measurement on the way cannot spoil the plan.
+        """
         plans = {
             str(lanes): replace(self._by_layer(_standing_for(lanes)), lanes=lanes)
             for lanes in candidates
         }
         seconds = self._seconds("lanes", {name: self._work(x) for name, x in plans.items()})
         by_layer = plans[_least(seconds)]
-        # The whole decides, so that one wrong measurement on the way cannot spoil the plan.
-        whole = {
+        return {
             "native": self._refined(by_layer),
             "native, by layer": by_layer,
             "native, by rule": self.planner.fixed(self.shapes, candidates[0]),
         }
-        works = {name: self._work(plan) for name, plan in whole.items()}
-        for name, run in self.rivals.items():
-            works[name] = partial(run, *self.example)
-            whole[name] = self._handed_over(by_layer, name)
-        seconds = self._seconds(f"whole, {_digest(whole['native'])}", works)
-        return replace(whole[_least(seconds)], seconds=seconds)
 
     def _handed_over(self, plan: Plan, rival: str) -> Plan:
         """All in a rival's hands; what the layers took here is kept for the report."""
@@ -62,7 +75,7 @@ class Tuner:
             name: Choice("torch", why, seconds=choice.seconds)
             for name, choice in plan.choices.items()
         }
-        return Plan(choices, plan.lanes, runner=rival)
+        return Plan(choices, plan.lanes, plan.threads, rival)
 
     def _by_layer(self, lanes: Lanes) -> Plan:
         """Every layer as it is fastest by itself."""
@@ -129,6 +142,17 @@ def _least(seconds: Mapping[str, float]) -> str:
     return min(seconds, key=lambda name: seconds[name])
 
 
+def _best(seconds: Mapping[str, float], plans: Mapping[str, Plan]) -> str:
+    """The fastest plan, but one in a single thread if more of them hardly help."""
+    least = _least(seconds)
+    own = [name for name, plan in plans.items() if plan.runner == "native"]
+    alone = {name: seconds[name] for name in own if plans[name].threads == 1}
+    if not alone or least not in own:
+        return least
+    simplest = _least(alone)
+    return least if seconds[least] < THREADS_GAIN * seconds[simplest] else simplest
+
+
 def _with(plan: Plan, nodes: Sequence[Node], method: Method) -> Plan:
     """The plan with some nodes run by another method."""
     changed = {node.name: replace(plan.choices[node.name], method=method) for node in nodes}
@@ -137,5 +161,9 @@ def _with(plan: Plan, nodes: Sequence[Node], method: Method) -> Plan:
 
 def _digest(plan: Plan) -> str:
     """A short name for what a plan runs where."""
-    lines = [str(plan.lanes), *(f"{name} {x.method}" for name, x in plan.choices.items())]
+    lines = [
+        str(plan.lanes),
+        str(plan.threads),
+        *(f"{name} {x.method}" for name, x in plan.choices.items()),
+    ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

@@ -13,6 +13,7 @@ import torch
 
 from sparsepath import __version__
 from sparsepath.deploy import kernels
+from sparsepath.deploy.timing import settle
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_json, write_json
 
@@ -70,8 +71,10 @@ class Times:
         """Read what this machine and these versions have measured before, if anything.
 
         Work that is `alone` in one thread is measured by the time the processor gave it, which
-        busy neighbours change less than the clock on the wall.
+        busy neighbours change less than the clock on the wall. Other work may leave threads behind
+        that spin on; each turn waits for their end.
         """
+        self._settle = _nothing if alone else settle
         self._clock = time.process_time if alone else time.perf_counter
         self._stamp = {
             "format": FORMAT,
@@ -120,7 +123,7 @@ class Times:
         known = self._times.get(question, {})
         if not set(candidates) <= set(known):
             self._times[question] = known = measured(
-                candidates, clock=self._clock, patience=patience
+                candidates, clock=self._clock, patience=patience, settle=self._settle
             )
             self._new = True
         return {name: known[name] for name in candidates}
@@ -136,6 +139,10 @@ class Times:
         except (BadInput, OSError) as error:
             log.warning("The tuning file is not kept: %s", error)
         self._new = False
+
+
+def _nothing() -> None:
+    """What need not be done."""
 
 
 def _said(value: object) -> str:
@@ -157,9 +164,13 @@ def _checked(times: object) -> dict[str, dict[str, float]]:
 
 
 def measured(
-    candidates: Mapping[str, Work], *, clock: Callable[[], float], patience: float
+    candidates: Mapping[str, Work],
+    *,
+    clock: Callable[[], float],
+    patience: float,
+    settle: Callable[[], None] = _nothing,
 ) -> dict[str, float]:
-    """The best of several rounds for each candidate, all taking turns."""
+    """The best of several rounds for each candidate, all taking turns, each after a `settle`."""
     best = dict.fromkeys(candidates, math.inf)
     calls = {name: _calls(work, clock) for name, work in candidates.items()}
     spent, rounds, racing = 0.0, 0, list(candidates)
@@ -168,6 +179,7 @@ def measured(
         and (spent < patience * len(candidates) or (len(racing) > 1 and rounds < ENOUGH))
     ):
         for name in racing:
+            settle()
             seconds = _timed(candidates[name], clock, calls[name])
             best[name] = min(best[name], max(seconds / calls[name], 1e-9))
             spent += seconds

@@ -58,3 +58,34 @@ def test_quantiles_are_those_of_all_calls():
     assert (speed.p50, speed.p95) == (50.5, 95.0)
     assert speed.throughput == 64 / 50.5
     assert Speed.of(1, [[2.0]]) == Speed(1, 2.0, 2.0)
+
+
+class Spinner:
+    """A process whose threads work on for some naps after every call."""
+
+    def __init__(self, naps):
+        self.naps, self.left, self.cpu, self.slept = naps, 0, 0.0, 0
+
+    def work(self):
+        self.left = self.naps
+
+    def sleep(self, seconds):
+        self.slept += 1
+        self.cpu += seconds * (self.left > 0)
+        self.left -= 1
+
+
+@pytest.mark.parametrize("naps", [0, 3, 10**9])
+def test_a_turn_begins_when_no_thread_spins_on_but_does_not_wait_for_ever(naps, monkeypatch):
+    spinner = Spinner(naps)
+    monkeypatch.setattr(timing.time, "process_time", lambda: spinner.cpu)
+    monkeypatch.setattr(timing.time, "sleep", spinner.sleep)
+    spinner.work()
+    timing.settle()
+    assert spinner.slept == min(naps + 1, timing.MOST_NAPS)
+
+
+def test_no_turn_begins_while_threads_of_the_one_before_spin(clock, monkeypatch):
+    monkeypatch.setattr(timing, "settle", lambda: clock.log.append("settled"))
+    by_turns({name: clock.work(name, 0.02) for name in "ab"}, seconds=0.0, clock=clock)
+    assert clock.log[6:12] == ["settled", "a", "a", "settled", "b", "b"]

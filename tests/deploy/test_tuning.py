@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -170,6 +171,19 @@ def test_candidates_take_turns_and_the_best_round_counts():
     assert order[4:10] == ["slow", "fast"] * 3, "two calls each tell how many make a turn"
 
 
+def test_threads_that_spin_on_are_waited_for_unless_there_is_only_one(tmp_path, monkeypatch):
+    for alone in (True, False):
+        order = []
+        monkeypatch.setattr(tuning, "settle", lambda own=order: own.append("settled"))
+        times = Times(tmp_path, alone=alone)
+        times.of("question", {name: lambda own=order, n=name: own.append(n) for name in "ab"})
+        assert ("settled" in order) is not alone
+        if not alone:
+            first = order.index("settled")
+            assert order[first + 1] == "a", "each turn begins with it"
+            assert order[order.index("b", first) - 1] == "settled"
+
+
 class Told(Times):
     """Times that are told, by words that the candidate's name begins with."""
 
@@ -184,11 +198,11 @@ class Told(Times):
         return found
 
 
-def planned(model, images, times, lanes=MANY):
+def planned(model, images, times, lanes=MANY, threads=1):
     graph = folded(capture(model))
     shapes = {graph.inputs[0]: tuple(images.shape)}
     run(graph, images, watch=lambda node, x: shapes.__setitem__(node.name, tuple(x.shape)))
-    planner = Planner(graph, Weights(), 1)
+    planner = Planner(graph, Weights(), threads)
     return Tuner(planner, [images], shapes, {"torch": in_torch(graph)}, times).plan(lanes)
 
 
@@ -219,6 +233,36 @@ def test_a_dense_runtime_that_is_faster_takes_the_whole():
     plan = planned(small(), IMAGES, Told(torch=0.01, way=0.5, Lanes=3.0), ONE)
     assert plan.runner == "torch"
     assert all("faster for the whole" in choice.why for choice in plan.choices.values())
+
+
+@native
+@pytest.mark.parametrize(
+    ("several", "one", "taken"), [(0.5, 1.0, 3), (0.89, 1.0, 3), (0.95, 1.0, 1), (1.0, 0.5, 1)]
+)
+def test_threads_are_used_where_they_gain_something(several, one, taken):
+    times = {f"native{way}, one thread": one for way in ("", ", by layer", ", by rule")}
+    told = Told(**times, native=several, way=0.01, torch=9.0)
+    for lanes in (ONE, MANY):
+        assert planned(small(), IMAGES, told, lanes, threads=3).threads == taken
+
+
+@native
+def test_a_dense_runtime_takes_the_whole_even_from_one_thread():
+    told = Told(native=1.0, torch=0.95, way=9.0)
+    assert planned(small(), IMAGES, told, ONE, threads=2).runner == "torch"
+
+
+@native
+def test_a_plan_runs_in_its_own_number_of_threads():
+    graph = folded(capture(small()))
+    planner = Planner(graph, Weights(), 2)
+    shapes = {graph.inputs[0]: tuple(IMAGES.shape)}
+    run(graph, IMAGES, watch=lambda node, x: shapes.__setitem__(node.name, tuple(x.shape)))
+    plan = planner.fixed(shapes, ONE[0])
+    for threads in (1, 2):
+        made = planner.schedule(replace(plan, threads=threads), shapes)
+        ((_, native_step),) = made.steps
+        assert native_step.program._threads == threads
 
 
 @pytest.mark.parametrize("name", BUILT)

@@ -40,15 +40,13 @@ class Tuner:
         """The fastest plan in any of these lanes, or a rival if it is faster still."""
         whole = self._native(candidates)
         if self.planner.threads > 1:
-            alone = replace(self, planner=replace(self.planner, threads=1))
-            whole |= {f"{name}, one thread": x for name, x in alone._native(candidates).items()}
+            whole |= {f"{name}, one thread": replace(x, threads=1) for name, x in whole.items()}
         works = {name: self._work(plan) for name, plan in whole.items()}
         by_layer = whole["native, by layer"]
         for name, run in self.rivals.items():
             works[name] = partial(run, *self.example)
             whole[name] = self._handed_over(by_layer, name)
-        refined = " ".join(_digest(whole[name]) for name in whole if name.startswith("native"))
-        seconds = self._seconds(f"whole, {refined}", works)
+        seconds = self._seconds(f"whole, {_digest(whole['native'])}", works)
         return replace(whole[_best(seconds, whole)], seconds=seconds)
 
     def _native(self, candidates: Sequence[Lanes]) -> dict[str, Plan]:

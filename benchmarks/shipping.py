@@ -45,6 +45,7 @@ PLANS: Mapping[str, dict[str, int]] = {
     "4": {"conv1": 5, "conv[234]": 4, "fc1": 4, "fc2": 5},
     "4, fc1 3": {"conv1": 5, "conv[234]": 4, "fc1": 3, "fc2": 5},
     "3": {"conv1": 5, "conv[234]": 3, "fc1": 3, "fc2": 5},
+    "2, fc1 3": {"conv1": 5, "conv[234]": 2, "fc1": 3, "fc2": 5},
 }
 Make = Callable[[Path], object]
 
@@ -142,16 +143,17 @@ def choose(given: argparse.Namespace) -> None:
     path = given.folder / "explored"
     judge("dense", path, saved(dense))
     judge("sparse", path, saved(model))
-    for zero in given.zeros:
+    if len(given.zeros) != len(given.plans):
+        raise SystemExit("each candidate is a share of fc1 and a plan: give as many of both.")
+    for zero, plan in zip(given.zeros, given.plans, strict=True):
         fewer = with_sparse_fc1(model, pool, zero=zero)
         small = compact(fewer, example(data, 2)).model
         name = f"fc1 {zero:g} zero"
         judge(name, path, saved(small))
-        for plan in given.plans:
-            judge(f"{name}, {plan} bits, untrained", path, shared(small, plan, None, 0, 0))
-            for rate in given.rates:
-                make = shared(small, plan, pool, given.steps, rate)
-                judge(f"{name}, {plan} bits, rate {rate:g}", path, make)
+        judge(f"{name}, {plan} bits, untrained", path, shared(small, plan, None, 0, 0))
+        for rate in given.rates:
+            make = shared(small, plan, pool, given.steps, rate)
+            judge(f"{name}, {plan} bits, rate {rate:g}", path, make)
 
 
 def table(given: argparse.Namespace) -> None:

@@ -45,7 +45,6 @@ PLANS: Mapping[str, dict[str, int]] = {
     "4": {"conv1": 5, "conv[234]": 4, "fc1": 4, "fc2": 5},
     "4, fc1 3": {"conv1": 5, "conv[234]": 4, "fc1": 3, "fc2": 5},
     "3": {"conv1": 5, "conv[234]": 3, "fc1": 3, "fc2": 5},
-    "2, fc1 3": {"conv1": 5, "conv[234]": 2, "fc1": 3, "fc2": 5},
 }
 Make = Callable[[Path], object]
 

@@ -49,6 +49,22 @@ def test_the_table_of_shipping_is_the_committed_record() -> None:
             assert f"{gain['median']:.2f} ({quartiles})" in line
 
 
+def test_the_candidates_of_shipping_are_the_committed_record() -> None:
+    page = (ROOT / "docs" / "shipping.md").read_text(encoding="utf-8")
+    results = ROOT / "benchmarks" / "results"
+    record = json.loads((results / "shipping-choice-79.json").read_text())
+    dense = json.loads((results / "shipping-longer.json").read_text())["dense bytes"]
+    known = {
+        f"{100 * row['accuracy']:.2f} | {row['bytes'] / dense:.4f} |"
+        for row in record["rows"].values()
+    }
+    table = page.partition("| what learns |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    assert rows
+    for line in rows:
+        assert any(line.endswith(figures) for figures in known), line
+
+
 def test_the_smallest_file_of_the_table_is_committed() -> None:
     results = ROOT / "benchmarks" / "results"
     *_, smallest = json.loads((results / "shipping-longer.json").read_text())["rows"].values()

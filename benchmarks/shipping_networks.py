@@ -1,4 +1,4 @@
-"""How the networks of the shipping table are made: fewer weights in fc1, then shared ones.
+"""How the networks of the shipping table are made: fewer weights in fc1, then fewer numbers.
 
 Both learn from the dense network's answers to a pool of training images, each shifted and mirrored
 once: its answers say more about an image than the label, so that a few hundred steps are enough.
@@ -6,7 +6,7 @@ once: its answers say more about an image than the label, so that a few hundred 
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sparsepath.deploy import compile
+from sparsepath.deploy.clusters import clusters
+from sparsepath.deploy.weights import matches, weights_of
 from sparsepath.lab.data import Data, augment, normalise
 
 TEMPERATURE = 2.0
@@ -91,20 +93,77 @@ def _drop_least(weight: Tensor, zero: float) -> None:
         weight[weight.abs() <= weight.abs().flatten().kthvalue(count).values] = 0
 
 
-def teaching(pool: Pool, *, steps: int, rate: float, size: int = 64) -> Callable[[nn.Module], None]:
-    """A short loop for shared weights: Adam, whose rate falls to nothing by a cosine."""
+@dataclass(eq=False)
+class Rounded:
+    """A layer's weights, which learn as they are while the network sees few numbers instead."""
 
-    def train(model: nn.Module) -> None:
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        for step, batch in enumerate(pool.batches(steps, size)):
-            optimizer.param_groups[0]["lr"] = _fallen(rate, step, steps)
-            images = pool.images[batch].contiguous(memory_format=torch.channels_last)
-            optimizer.zero_grad()
-            distance(model(images), pool.answers[batch]).backward()
-            optimizer.step()
+    weight: nn.Parameter
+    numbers: Tensor
+    """in rising order"""
 
-    return train
+    def __post_init__(self) -> None:
+        """Keep the weights as they are, and where they live."""
+        self.exact = self.weight.detach().clone()
+        self.alive = self.exact != 0
+
+    @torch.no_grad()
+    def round(self) -> None:
+        """Show the nearest numbers, which then become the means of their weights."""
+        living = self.exact[self.alive]
+        edges = (self.numbers[1:] + self.numbers[:-1]) / 2
+        nearest = torch.bucketize(living, edges)
+        sums = torch.zeros_like(self.numbers).index_add_(0, nearest, living)
+        counts = nearest.bincount(minlength=len(self.numbers))
+        self.numbers = torch.where(counts > 0, sums / counts.clamp(min=1), self.numbers)
+        self.weight[self.alive] = self.numbers[nearest]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Show the weights themselves, whose gradient is that of their numbers."""
+        self.weight.copy_(self.exact)
+        assert self.weight.grad is not None
+        self.weight.grad *= self.alive
+
+    def keep(self) -> None:
+        """Take over what the weights have learned."""
+        self.exact.copy_(self.weight.detach())
+
+
+def with_few_numbers(
+    model: nn.Module,
+    bits: Mapping[str, int],
+    pool: Pool,
+    *,
+    steps: int,
+    rate: float,
+    size: int = 64,
+    device: str = "cpu",
+) -> nn.Module:
+    """A copy whose weights learned, by Adam, which of a layer's few numbers each of them is."""
+    made = copy.deepcopy(model).eval().to(device)
+    layers = []
+    for name, weight in weights_of(made, [*bits]).items():
+        count = 1 << next(n for pattern, n in bits.items() if matches(name, pattern))
+        plain = weight.detach().cpu().double().numpy()
+        numbers = torch.from_numpy(clusters(plain[plain != 0], count).centroids)
+        layers.append(Rounded(weight, numbers.to(weight)))
+    optimizer = torch.optim.Adam(made.parameters(), lr=rate)
+    made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for step, batch in enumerate(pool.batches(steps, size)):
+        optimizer.param_groups[0]["lr"] = _fallen(rate, step, steps)
+        optimizer.zero_grad()
+        for layer in layers:
+            layer.round()
+        images = pool.images[batch].to(device).contiguous(memory_format=torch.channels_last)
+        distance(made(images), pool.answers[batch].to(device)).backward()
+        for layer in layers:
+            layer.restore()
+        optimizer.step()
+        for layer in layers:
+            layer.keep()
+    for layer in layers:
+        layer.round()
+    return made.cpu()
 
 
 def _fallen(rate: float, step: int, steps: int) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sparsepath.deploy import load
 from sparsepath.report.tables import as_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +37,8 @@ def test_the_readmes_table_is_the_committed_runs() -> None:
 def test_the_table_of_shipping_is_the_committed_record() -> None:
     page = (ROOT / "docs" / "shipping.md").read_text(encoding="utf-8")
     record = json.loads((ROOT / "benchmarks" / "results" / "shipping-longer.json").read_text())
-    rows = [line for line in page.splitlines() if line.startswith("| ") and "test acc" not in line]
+    table = page.partition("| test accuracy |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
     assert len(rows) == len(record["rows"])
     for line, row in zip(rows, record["rows"].values(), strict=True):
         share = row["bytes"] / record["dense bytes"]
@@ -45,6 +47,31 @@ def test_the_table_of_shipping_is_the_committed_record() -> None:
             gain = row[batch]["dense over it"]
             quartiles = f"{gain['quartile_1']:.2f} to {gain['quartile_3']:.2f}"
             assert f"{gain['median']:.2f} ({quartiles})" in line
+
+
+def test_the_candidates_of_shipping_are_the_committed_record() -> None:
+    page = (ROOT / "docs" / "shipping.md").read_text(encoding="utf-8")
+    results = ROOT / "benchmarks" / "results"
+    record = json.loads((results / "shipping-choice-79.json").read_text())
+    dense = json.loads((results / "shipping-longer.json").read_text())["dense bytes"]
+    known = {
+        f"{100 * row['accuracy']:.2f} | {row['bytes'] / dense:.4f} |"
+        for row in record["rows"].values()
+    }
+    table = page.partition("| what learns |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    assert rows
+    for line in rows:
+        assert any(line.endswith(figures) for figures in known), line
+
+
+def test_the_smallest_file_of_the_table_is_committed() -> None:
+    results = ROOT / "benchmarks" / "results"
+    *_, smallest = json.loads((results / "shipping-longer.json").read_text())["rows"].values()
+    (file,) = results.glob("*.sparsepath")
+    assert file.stat().st_size == smallest["bytes"]
+    with torch.no_grad():
+        assert load(file).model(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
 
 
 def test_the_two_commands_stand_on_the_first_screen() -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sparsepath import __version__
 from sparsepath.deploy import graph_json
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.fold import without_dead_code
+from sparsepath.deploy.inputs import checked_example
 from sparsepath.deploy.manifest import TYPES, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.network import as_module
 from sparsepath.deploy.packing import DENSE, KINDS, MASK, Packed, bits, booleans, pack, unpack
@@ -45,20 +46,25 @@ def save(
     *,
     factory: str | None = None,
     inputs: int = 1,
+    example: Tensor | Sequence[Tensor] | None = None,
     support: Support | None = None,
     figures: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Manifest:
     """Write the model, its function in eval mode, to one file; returns what it says of itself.
 
-    The architecture is written as a graph of `inputs` tensors. A model that no graph describes is
-    saved with the name of a `factory` instead, which `load` must then be given. `figures` is any
-    plain data that belongs to the network.
+    The architecture is written as a graph of `inputs` tensors; an `example` of them tells their
+    number and axes, where the code alone does not. A model that no graph describes is saved with
+    the name of a `factory` instead, which `load` must then be given. `figures` is any plain data
+    that belongs to the network.
     """
     if not isinstance(model, nn.Module):
         raise BadInput(f"save() takes a torch module, not {type(model).__name__}.")
     path = free(path, force=force)
-    graph, arrays = _described(model, factory, inputs)
+    given = None if example is None else checked_example(example)
+    if given is not None and inputs not in (1, len(given)):
+        raise BadInput(f"inputs={inputs!r}, but the example has {len(given)}: leave inputs out.")
+    graph, arrays = _described(model, factory, inputs, given)
     for name, array in arrays.items():
         if str(array.dtype).removeprefix("torch.") not in TYPES or array.layout != torch.strided:
             raise BadInput(f"{name!r} is {array.dtype}, {array.layout}: no file holds that.")
@@ -83,12 +89,13 @@ def save(
 
 
 def _described(
-    model: nn.Module, factory: str | None, inputs: int
+    model: nn.Module, factory: str | None, inputs: int, example: Sequence[Tensor] | None
 ) -> tuple[Any, Mapping[str, Tensor]]:
     if factory is not None:
         return None, model.state_dict()
     with evaluating(model):
-        return graph_json.written(without_dead_code(capture(model, inputs=inputs)))
+        found = without_dead_code(capture(model, inputs=inputs, example=example))
+        return graph_json.written(found, told=example is not None)
 
 
 def _stored(name: str, array: Tensor, tensors: dict[str, Tensor]) -> Entry:

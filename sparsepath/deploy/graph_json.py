@@ -2,22 +2,28 @@
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from torch import Tensor
 
 from sparsepath.deploy.arguments import refuse_impossible
+from sparsepath.deploy.axes import refuse_contradictions
 from sparsepath.deploy.graph import Arrays, Graph, Node, Value
 from sparsepath.deploy.operations import ELEMENTWISE, FUSED, OPERATIONS
 from sparsepath.deploy.ordinary import array_name
+from sparsepath.deploy.translate import COMPUTED_SHAPE
 from sparsepath.errors import BadInput
 
 JSON = Any
 
 
-def written(graph: Graph) -> tuple[JSON, Arrays]:
-    """The graph as JSON, and its arrays under the names used there; shared ones come once."""
+def written(graph: Graph, *, told: bool = False) -> tuple[JSON, Arrays]:
+    """The graph as JSON, and its arrays under the names used there; shared ones come once.
+
+    `told`: an example has told already how many axes the inputs have.
+    """
     arrays: dict[str, Tensor] = {}
     names: dict[int, str] = {}
 
@@ -36,14 +42,14 @@ def written(graph: Graph) -> tuple[JSON, Arrays]:
         raise BadInput("The model gives no tensor, so there is nothing to save.")
     for node in graph:
         if node.call is not None:
+            lacking = COMPUTED_SHAPE in node.call.why and not told
             raise BadInput(
                 f"{node.name!r} cannot be written as a graph ({node.call.why}): save with "
-                "factory='a name of your choice' and give that factory to load()."
+                + ("example=a batch of inputs, or, if that is refused, with " if lacking else "")
+                + "factory='a name of your choice' and give that factory to load()."
             )
-        try:
+        with _refusing():
             refuse_impossible(node)
-        except BadInput as error:
-            raise BadInput(f"This network cannot be saved: {error}.") from error
         nodes.append(
             {
                 "name": node.name,
@@ -53,7 +59,18 @@ def written(graph: Graph) -> tuple[JSON, Arrays]:
                 "arrays": {key: named(node, key) for key in node.arrays},
             }
         )
+    with _refusing():
+        refuse_contradictions(graph)
     return {"inputs": list(graph.inputs), "nodes": nodes, "output": encoded(graph.output)}, arrays
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Whatever load would refuse is not saved either."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"This network cannot be saved: {error}.") from error
 
 
 def read(content: JSON, arrays: Arrays) -> Graph:
@@ -62,6 +79,7 @@ def read(content: JSON, arrays: Arrays) -> Graph:
     made = Graph(_names(inputs), tuple(_node(x, arrays) for x in _list(nodes)), decoded(output))
     if not made.outputs:
         raise BadInput("its graph gives no tensor")
+    refuse_contradictions(made)
     return made
 
 

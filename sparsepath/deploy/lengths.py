@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from sparsepath.deploy.arguments import CONVOLUTIONS
 from sparsepath.deploy.axes import POOLS, Axes
 from sparsepath.deploy.graph import Node, Value
 from sparsepath.deploy.operations import DROPOUTS, ELEMENTWISE
@@ -25,7 +26,6 @@ ARITHMETIC = {
 RESHAPES = ("view", "reshape", torch.reshape)
 # Axes that an operation leaves as they are; images have no more than these.
 AXES = 5
-CONVOLUTIONS = ("conv", "conv_transpose")
 ALL = {*ELEMENTWISE, *DROPOUTS, "batch_norm", "affine", "softmax", "log_softmax"}
 FULL = (None, None, None)
 

@@ -108,7 +108,8 @@ def ship(
     small, notes = _compacted(model, example, form)
     small = _fewer_bits(small, form, train)
     if form.format == "artifact":
-        save(small, path, figures={**figures, **_counted(small, example)}, force=force)
+        told = {**figures, **_counted(small, example)}
+        save(small, path, example=example, figures=told, force=force)
         return Shipped(path, opened(path), notes)
     if form.format == "onnx":
         # Nobody knows the network that rounding to int8 makes but onnxruntime: it has no MACs here.

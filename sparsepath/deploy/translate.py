@@ -8,6 +8,9 @@ from torch import Tensor
 
 from sparsepath.deploy.graph import Arrays, Attribute, Value
 
+COMPUTED_SHAPE = "its shape is computed from the input"
+"""why a reshape is none of ours; an example of the inputs may still tell what it is"""
+
 
 class Unknown(Exception):
     """A call that no operation means; it says why."""

@@ -10,6 +10,7 @@ from torch import nn
 from sparsepath.deploy.graph import Value, values_in
 from sparsepath.deploy.operations import DROPOUTS, OPERATIONS
 from sparsepath.deploy.translate import (
+    COMPUTED_SHAPE,
     TRANSLATIONS,
     Draft,
     Length,
@@ -33,7 +34,7 @@ def _reshape(input: Any, *shape: Any) -> Draft:
     # The length that an axis has already, asked for by `x.size(0)` or `x.shape[0]`, is written 0.
     kept = [0 if n == Length(as_value(input), axis) else n for axis, n in enumerate(lengths)]
     if any(not isinstance(n, int) for n in kept) or 0 in [n for n in lengths if isinstance(n, int)]:
-        raise Unknown("its shape is computed from the input")
+        raise Unknown(COMPUTED_SHAPE)
     return Draft("reshape", (as_value(input),), {"shape": tuple(kept)})
 
 

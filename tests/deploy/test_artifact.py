@@ -313,6 +313,8 @@ def test_no_room_for_the_first_byte_is_told_too(tmp_path, monkeypatch):
         (small(), {"figures": {"model": small}}, "use plain data"),
         (small(), {"support": Support({"9.weight": torch.ones(1).bool()})}, "names '9.weight'"),
         (small().to(torch.float8_e5m2), {}, "no file holds that"),
+        (small(), {"example": "images"}, "must be a tensor or several in a tuple, not 'images'"),
+        (small(), {"example": [torch.ones(1)] * 2, "inputs": 3}, "the example has 2: leave inputs"),
     ],
 )
 def test_bad_input_gets_a_sentence(model, options, says, tmp_path):
@@ -320,6 +322,42 @@ def test_bad_input_gets_a_sentence(model, options, says, tmp_path):
         save(model, tmp_path / "net", **options)
     assert len(str(caught.value).splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+class Rows(nn.Module):
+    """Nothing in its code tells a batch from a single image."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+
+    def forward(self, x):
+        return self.conv(x).view(x.size(0), -1)
+
+
+class Pair(Rows):
+    def forward(self, x, y):
+        return super().forward(x) + super().forward(y)
+
+
+def test_an_example_tells_what_the_code_does_not(tmp_path):
+    images = torch.randn(2, 3, 8, 8)
+    for model, example in ((Rows(), images), (Pair(), (images, images.flip(0)))):
+        with pytest.raises(BadInput, match="save with example=a batch of inputs, or, if that is"):
+            save(model, tmp_path / "net", inputs=1 if example is images else 2)
+        save(model, tmp_path / "net", example=example)
+        given = (example,) if isinstance(example, torch.Tensor) else example
+        with torch.no_grad():
+            for many in (given, [x.repeat(3, 1, 1, 1) for x in given]):
+                assert torch.equal(load(tmp_path / "net").model(*many), model(*many))
+        (tmp_path / "net").unlink()
+
+
+def test_an_example_of_a_single_image_is_none_of_a_batch(tmp_path):
+    with pytest.raises(BadInput, match="computed from the input") as caught:
+        save(Rows(), tmp_path / "net", example=torch.randn(3, 8, 8))
+    assert "example" not in str(caught.value)
+    assert "factory=" in str(caught.value)
 
 
 def test_a_graph_comes_back_from_json_as_it_was():

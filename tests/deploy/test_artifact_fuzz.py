@@ -367,6 +367,7 @@ FORGED = [
     (nn.BatchNorm2d(4), "momentum", "x"),
     (nn.BatchNorm2d(4), "axes", True),
     (nn.BatchNorm2d(4), "axes", 4),
+    (nn.BatchNorm2d(4), "axes", 3),
     (nn.BatchNorm2d(4), "eps", "a"),
     (nn.BatchNorm2d(4), "eps", -10),
     (nn.BatchNorm2d(4), "batches", -1),
@@ -399,6 +400,36 @@ def test_an_argument_with_which_nothing_runs_is_refused(layer, key, value, tmp_p
     resealed(tmp_path / "whole", tmp_path / "net", change)
     said = refused(tmp_path / "net")
     assert key.partition("_")[0] in said or "bias" in said or "kernel_size" in said
+
+
+@pytest.mark.parametrize(
+    ("layers", "axes"),
+    [
+        ([nn.Conv1d(3, 4, 3), nn.ReLU(), nn.BatchNorm1d(4)], 2),
+        ([nn.Conv3d(3, 4, 3), nn.Dropout(0.5), nn.BatchNorm3d(4)], 1),
+        ([nn.BatchNorm2d(3), nn.ReLU(), nn.ConvTranspose2d(3, 4, 3)], 3),
+        ([nn.BatchNorm2d(3), nn.MaxPool2d(2)], 3),
+        ([nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten()], 3),
+    ],
+)
+def test_a_batch_norm_of_other_axes_than_its_neighbours_is_refused(layers, axes, tmp_path):
+    save(nn.Sequential(*layers).eval(), tmp_path / "whole")
+
+    def change(content):
+        (node,) = (x for x in content["graph"]["nodes"] if x["op"] == "batch_norm")
+        node["attributes"]["axes"] = axes
+        return content
+
+    load(tmp_path / "whole")
+    resealed(tmp_path / "whole", tmp_path / "net", change)
+    assert "axes where there can be no more than" in refused(tmp_path / "net")
+
+
+def test_a_network_that_load_would_refuse_is_not_saved(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm3d(4)).eval()
+    with pytest.raises(BadInput, match=r"cannot be saved: '1' \(batch_norm\) meets 5 axes where"):
+        save(model, tmp_path / "net")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("output", [5, None, []])

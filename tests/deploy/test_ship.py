@@ -63,6 +63,15 @@ class Undecided(nn.Module):
         return self.layer(x) if x.sum() > 0 else self.layer(-x)
 
 
+class InRows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return self.layer(x).view(x.size(0), -1)
+
+
 def test_what_cannot_be_traced_is_written_as_it_is_and_it_says_why(tmp_path):
     model = Undecided().eval()
     made = ship(model, IMAGES, tmp_path / "net.safetensors", form=Form("state-dict"))
@@ -82,6 +91,7 @@ def test_what_cannot_be_made_smaller_is_written_as_it_is_and_it_says_why(tmp_pat
     made = ship(model, IMAGES, tmp_path / "net")
     assert made.notes == ("The network is written as it is: it amplifies its rounding",)
     assert made.opened.weights == living(model)
+    ship(InRows(), IMAGES, tmp_path / "rows")  # whose axes only the example tells
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sparsepath.deploy import kernels, reference
 from sparsepath.deploy.choices import Weights
-from sparsepath.deploy.dense import in_onnxruntime, in_torch
+from sparsepath.deploy.dense import in_onnxruntime, in_torch, turned
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import Graph
 from sparsepath.deploy.inputs import all_finite, batch_of, checked_axes, normed, repeated, said
@@ -45,6 +46,7 @@ class Planned:
         times: Times | None,
         strict: bool,
         native_only: bool,
+        channels_last: bool,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
         self.graph = folded(captured)
@@ -52,23 +54,30 @@ class Planned:
         self._normed: Mapping[str, int] = {}
         rehearsal = Rehearsal.of(self.graph)
         self._trial = rehearsal.graph
-        self._shapes = self._traced(example)
+        kinds = said(example, lambda: reference.kinds(self._trial, example))
+        self._shapes: Shapes = {name: kind.shape for name, kind in kinds.items()}
         self._normed = normed(captured, self._shapes)
         self.stateful = rehearsal.changed  # looked at now: a second run may undo the first
-        dense = {"torch": in_torch(captured if strict else self.graph)}
+        if channels_last:  # a captured weight is in the plain order, whatever the model's was
+            kinds = said(example, lambda: reference.kinds(turned(self._trial), example))
+        formats = {name: kinds[name].format for name in self.graph.outputs}
+        own = dict(zip(captured.outputs, formats.values(), strict=True))
+        dense = {"torch": in_torch(captured, own) if strict else in_torch(self.graph, formats)}
         able = times is not None and not strict  # onnxruntime has its own way with NaN
-        other = in_onnxruntime(self._trial, example, threads) if able else None
+        other = None
+        if able:
+            other = in_onnxruntime(self._trial, example, threads, formats=formats)
         if other is not None:
             dense["onnxruntime"] = other
         self._weights = Weights()
-        self._planner = Planner(self.graph, self._weights, threads)
+        self._planner = Planner(self.graph, self._weights, threads, _foreign(kinds), formats)
         self._schedules: OrderedDict[object, Schedule] = OrderedDict()
         self._lock = threading.Lock()
         self._notes = _notes(self.graph)
         for note in self._notes:
             log.warning("%s", note)
         self._macs = said(example, lambda: macs_in_torch(self._trial, example))
-        rivals = dense if self._trial is self.graph else {"torch": in_torch(self._trial)}
+        rivals = dense if self._trial is self.graph else {"torch": in_torch(self._trial, formats)}
         self._one, self._many = self._planned(example, times, {} if native_only else rivals)
         # Some images, but too few for the lanes of batches: as one, but sharing the weights.
         self._few = replace(self._one, lanes=FEW, threads=self._many.threads)
@@ -153,6 +162,12 @@ class Planned:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _foreign(kinds: Mapping[str, reference.Kind]) -> Mapping[str, torch.dtype]:
+    """The types of the values that are tensors, but not of float32."""
+    types = ((name, kind.dtype) for name, kind in kinds.items())
+    return {name: dtype for name, dtype in types if dtype not in (None, torch.float32)}
 
 
 def _notes(graph: Graph) -> tuple[str, ...]:

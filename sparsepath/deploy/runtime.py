@@ -21,6 +21,7 @@ from sparsepath.deploy.inputs import (
     in_order,
     said,
 )
+from sparsepath.deploy.order import format_of
 from sparsepath.deploy.planned import SIZES, Planned
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.target import named
@@ -64,6 +65,7 @@ def compile(
             times=_times(cache, threads) if tune else None,
             strict=strict,
             native_only=native_only,
+            channels_last=any(format_of(x) == torch.channels_last for x in model.parameters()),
         )
 
 
@@ -79,6 +81,7 @@ class Runtime:
         times: Times | None,
         strict: bool,
         native_only: bool = False,
+        channels_last: bool = False,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
         self._names = captured.inputs
@@ -92,6 +95,7 @@ class Runtime:
             times=times,
             strict=strict,
             native_only=native_only,
+            channels_last=channels_last,
         )
         if not self._planned.stateful:
             with suppress(Extreme):

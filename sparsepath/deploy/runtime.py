@@ -87,7 +87,6 @@ class Runtime:
         self._names = captured.inputs
         self._types = tuple(x.dtype for x in example)
         self._strict = captured if strict else None
-        self._ready: dict[tuple[torch.Size, ...], Callable[..., tuple[Any, ...]]] = {}
         self._planned = Planned(
             captured,
             example,
@@ -97,6 +96,7 @@ class Runtime:
             native_only=native_only,
             channels_last=channels_last,
         )
+        self._ready = self._planned.ready
         if not self._planned.stateful:
             with suppress(Extreme):
                 self._run(example)

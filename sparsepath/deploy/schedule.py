@@ -76,6 +76,11 @@ class Schedule:
         usual = self.formats.get(name) in (None, torch.contiguous_format)
         return run if usual and self.graph.output == Value(name) else None
 
+    @property
+    def bytes(self) -> int:
+        """The memory that its programs work in."""
+        return sum(run.program.bytes for _, run in self.steps if isinstance(run, Native))
+
     def profile(self, *inputs: Any) -> list[tuple[str, float]]:
         """What each call is of, and the seconds it took; torch's nodes count as one call."""
         seconds: list[tuple[str, float]] = []

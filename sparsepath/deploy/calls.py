@@ -62,6 +62,11 @@ class Calls:
         self._slots.append(Slot(lambda batch: layout.floats(channels, batch)))
         return Map(len(self._slots) - 1, 0, channels, channels, layout)
 
+    @property
+    def bytes(self) -> int:
+        """The memory of all places where a run may happen, but for those at work."""
+        return sum(place.bytes for place in tuple(self._places))
+
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for these inputs, group of images by group."""
         outputs, plan, addresses = self._begun(inputs)

@@ -8,8 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from sparsepath.deploy.extremes import Extreme
 from sparsepath.deploy.graph import Graph, mapped
 from sparsepath.errors import BadInput
+
+# Their texts are sentences by themselves; that of a KeyError is nothing but the key.
+SPEAKING = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 def checked_model(model: object) -> None:
@@ -68,6 +72,23 @@ def checked_inputs(inputs: Sequence[object], types: Sequence[torch.dtype] | None
                 f"{which} must be {types[place]} like the example, not {tensor.dtype}; "
                 f"convert it or compile again."
             )
+
+
+def in_order(
+    names: Sequence[str], inputs: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """All inputs, those given by name in the places that the model's forward gives them."""
+    known = ", ".join(map(repr, names))
+    for name in named:
+        if name not in names:
+            raise BadInput(f"The model was compiled for the inputs {known}, not for {name!r}.")
+        if name in names[: len(inputs)]:
+            raise BadInput(f"The input {name!r} was given twice: in its place and by name.")
+    rest = names[len(inputs) :]
+    missing = [name for name in rest if name not in named]
+    if missing:
+        raise BadInput(f"The input {missing[0]!r} is missing; the model takes {known}.")
+    return (*inputs, *(named[name] for name in rest))
 
 
 def _strange(tensor: Tensor) -> str | None:
@@ -131,10 +152,13 @@ def all_finite(structure: Any) -> bool:
 
 
 def said(inputs: Sequence[Tensor], run: Callable[[], Any]) -> Any:
-    """The result, or what torch has against these inputs in one sentence."""
+    """The result, or what torch or the model's code has against these inputs in one sentence."""
     try:
         return run()
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+    except (BadInput, Extreme):
+        raise
+    except Exception as error:
         shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadInput(f"The model cannot take inputs of shape {shapes}: {line}") from error
+        line = (str(error).strip().splitlines() or ["its code raised this without a word"])[0]
+        kind = "" if type(error) in SPEAKING and str(error).strip() else f"{type(error).__name__}: "
+        raise BadInput(f"The model cannot take inputs of shape {shapes}: {kind}{line}") from error

@@ -124,8 +124,13 @@ def _numbers(attribute: Attribute) -> Iterator[int]:
         yield attribute
 
 
-def fits(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Why a node cannot be native whatever the size, or None; `shapes` are an example's."""
+def fits(
+    node: Node, shapes: Mapping[str, tuple[int, ...]], foreign: Mapping[str, torch.dtype]
+) -> str | None:
+    """Why a node cannot be native whatever the size, or None; `shapes` are an example's.
+
+    `foreign` are the types of the values that are not float32.
+    """
     if node.op not in LOWERINGS:
         return "sparsepath has no kernel for it" if node.call is None else node.call.why
     if any(
@@ -135,6 +140,9 @@ def fits(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
         return "its weights are not float32"
     if any(abs(number) > LARGEST for number in _numbers(tuple(node.attributes.values()))):
         return f"it strides, pads or looks further than {LARGEST} pixels"
+    for name in (*node.inputs, node.name):
+        if name in foreign:
+            return f"{name!r} is {foreign[name]}, not float32"
     rank = len(shapes[node.inputs[0]])
     if rank != (2 if node.op == "linear" else 4):
         return f"its input has {rank} axes"

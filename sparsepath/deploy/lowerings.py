@@ -110,7 +110,7 @@ def _adaptive_pool(builder: Builder, node: Node) -> Place:
     found = [alike(now, n) for n, now in zip(size, _size(source), strict=True)]
     known = [pair for pair in found if pair is not None]
     if len(known) < len(found):
-        raise Unfit("its windows differ")
+        raise Unfit("it has no windows, or they differ")
     window, stride = (_pair(numbers) for numbers in zip(*known, strict=True))
     if node.op == "adaptive_max_pool":
         return builder.program.max_pool(source, window, stride=stride, into=builder.into(node))

@@ -1,6 +1,6 @@
 """Where the values of a network lie: maps in the 16 lanes (native/layout.h), and plain tensors."""
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 from sparsepath.deploy.kernels import Pair
 from sparsepath.deploy.library import CLayout, CMap
@@ -75,10 +75,9 @@ class Map:
 
     def packed(self) -> CMap:
         """This map for the native side."""
-        return CMap(
-            self.slot, self.first, self.channels, self.total,
-            CLayout(*astuple(self.layout)),
-        )  # fmt: skip
+        own = self.layout  # field by field: a new size packs each of its maps
+        layout = CLayout(own.height, own.width, own.grid, own.tile_height, own.tile_width)
+        return CMap(self.slot, self.first, self.channels, self.total, layout)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+import torch
+
 from sparsepath.deploy.choices import Choice, Lanes, Method, Weights
 from sparsepath.deploy.graph import Graph, Node
 from sparsepath.deploy.kernels import Conv
 from sparsepath.deploy.lower import fits
+from sparsepath.deploy.order import Formats
 from sparsepath.deploy.schedule import Schedule, Shapes, schedule
 
 ONE = (Lanes(4, 1),)
@@ -44,10 +47,14 @@ class Planner:
     graph: Graph
     weights: Weights
     threads: int
+    foreign: Mapping[str, torch.dtype] = field(default_factory=dict)
+    """the types of the values that are not float32"""
+    formats: Formats = field(default_factory=dict)
+    """the order in memory of each output"""
 
     def fixed(self, shapes: Shapes, lanes: Lanes) -> Plan:
         """The rule that needs no measurement: Winograd as large as the tiles allow."""
-        choices = {node.name: _by_rule(node, shapes, lanes) for node in self.graph}
+        choices = {node.name: _by_rule(node, shapes, lanes, self.foreign) for node in self.graph}
         return Plan(choices, lanes, self.threads)
 
     def whole(self, runner: str, why: str) -> Plan:
@@ -83,6 +90,7 @@ class Planner:
             lanes=plan.lanes,
             weights=self.weights,
             threads=plan.threads,
+            formats=self.formats,
         )
 
 
@@ -104,8 +112,10 @@ def methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
     return (able[0], "woven4", *able[1:])
 
 
-def _by_rule(node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
-    why = fits(node, shapes)
+def _by_rule(
+    node: Node, shapes: Shapes, lanes: Lanes, foreign: Mapping[str, torch.dtype]
+) -> Choice:
+    why = fits(node, shapes, foreign)
     if why is not None:
         return Choice("torch", why)
     if node.op == "conv" and _thin(node, shapes, lanes):

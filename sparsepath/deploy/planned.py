@@ -2,23 +2,24 @@
 
 import logging
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sparsepath.deploy import kernels, reference
 from sparsepath.deploy.choices import Weights
-from sparsepath.deploy.dense import in_onnxruntime, in_torch
+from sparsepath.deploy.dense import in_onnxruntime, in_torch, turned
+from sparsepath.deploy.extents import extents
 from sparsepath.deploy.fold import folded
 from sparsepath.deploy.graph import Graph
 from sparsepath.deploy.inputs import all_finite, batch_of, checked_axes, normed, repeated, said
 from sparsepath.deploy.macs import macs_in_torch
 from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.plan import FEW, MANY, ONE, Plan, Planner
+from sparsepath.deploy.recent import Recent
 from sparsepath.deploy.rehearsal import Rehearsal
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.schedule import Schedule, Shapes
@@ -27,8 +28,13 @@ from sparsepath.deploy.tuning import Times
 from sparsepath.errors import BadInput
 
 log = logging.getLogger("sparsepath")
-# So many sizes of images are remembered; a runtime that meets ever new ones must not grow.
-SIZES = 8
+# A runtime that meets ever new sizes of images must not grow: so many sizes have their shapes
+# remembered, so many their programs, fewer if these have threads of their own, and but a few if
+# they work in more memory than that.
+SHAPES = 4096
+SIZES = 256
+FEW_SIZES = 8
+BYTES = 1 << 28
 # The batch that stands for all that fill the lanes.
 MANY_IMAGES = 32
 
@@ -45,6 +51,7 @@ class Planned:
         times: Times | None,
         strict: bool,
         native_only: bool,
+        channels_last: bool,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
         self.graph = folded(captured)
@@ -52,23 +59,33 @@ class Planned:
         self._normed: Mapping[str, int] = {}
         rehearsal = Rehearsal.of(self.graph)
         self._trial = rehearsal.graph
-        self._shapes = self._traced(example)
+        kinds = said(example, lambda: reference.kinds(self._trial, example))
+        self._shapes: Shapes = {name: kind.shape for name, kind in kinds.items()}
         self._normed = normed(captured, self._shapes)
         self.stateful = rehearsal.changed  # looked at now: a second run may undo the first
-        dense = {"torch": in_torch(captured if strict else self.graph)}
+        if channels_last:  # a captured weight is in the plain order, whatever the model's was
+            kinds = said(example, lambda: reference.kinds(turned(self._trial), example))
+        formats = {name: kinds[name].format for name in self.graph.outputs}
+        own = dict(zip(captured.outputs, formats.values(), strict=True))
+        dense = {"torch": in_torch(captured, own) if strict else in_torch(self.graph, formats)}
         able = times is not None and not strict  # onnxruntime has its own way with NaN
-        other = in_onnxruntime(self._trial, example, threads) if able else None
+        other = None
+        if able:
+            other = in_onnxruntime(self._trial, example, threads, formats=formats)
         if other is not None:
             dense["onnxruntime"] = other
         self._weights = Weights()
-        self._planner = Planner(self.graph, self._weights, threads)
-        self._schedules: OrderedDict[object, Schedule] = OrderedDict()
-        self._lock = threading.Lock()
+        self._planner = Planner(self.graph, self._weights, threads, _foreign(kinds), formats)
+        self._types = {name: kind.dtype for name, kind in kinds.items()}
+        self._known: Recent[Shapes] = Recent(SHAPES)
+        self._schedules: Recent[Schedule] = Recent(max(FEW_SIZES, SIZES // threads**2))
+        self.ready: dict[tuple[torch.Size, ...], Callable[..., tuple[Any, ...]]] = {}
+        """ways of some shapes that need no further checks"""
         self._notes = _notes(self.graph)
         for note in self._notes:
             log.warning("%s", note)
         self._macs = said(example, lambda: macs_in_torch(self._trial, example))
-        rivals = dense if self._trial is self.graph else {"torch": in_torch(self._trial)}
+        rivals = dense if self._trial is self.graph else {"torch": in_torch(self._trial, formats)}
         self._one, self._many = self._planned(example, times, {} if native_only else rivals)
         # Some images, but too few for the lanes of batches: as one, but sharing the weights.
         self._few = replace(self._one, lanes=FEW, threads=self._many.threads)
@@ -91,22 +108,27 @@ class Planned:
         batch = batch_of(inputs[0].shape)
         alike = tuple(batch_of(x.shape) == batch for x in inputs)
         key = (plan.lanes, alike, *(tuple(x.shape[1:]) for x in inputs))
-        with self._lock:
-            schedule = self._schedules.get(key)
+        schedule = self._schedules.get(key)
         if schedule is None:
-            shapes = self._traced(inputs)
+            shapes = self._known.get(key)
+            if shapes is None:
+                shapes = self._traced(inputs)
+                self._known.put(key, shapes)
             if any(shapes[name][1:] != self._shapes[name][1:] for name in self.graph.inputs):
                 plan = self._planner.fitted(plan, shapes)
             schedule = self._planner.schedule(plan, shapes)
-            with self._lock:
-                self._schedules[key] = schedule
-                if len(self._schedules) > SIZES:
-                    self._schedules.popitem(last=False)
+            forgotten = self._schedules.forget_while(_much, least=FEW_SIZES)
+            if self._schedules.put(key, schedule) or forgotten:
+                self.ready.clear()  # which would keep what is forgotten
         return schedule
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
-        """The shape of every tensor of the graph, by running it once in torch."""
-        shapes: Shapes = said(inputs, lambda: reference.shapes(self._trial, inputs))
+        """The shape of every tensor of the graph, by rule or else by running it once in torch."""
+        shapes: Shapes
+        try:
+            shapes = extents(self.graph, [tuple(x.shape) for x in inputs], self._types)
+        except Exception:  # whatever rules or torch have against them: a run says it best
+            shapes = said(inputs, lambda: reference.shapes(self._trial, inputs))
         said(inputs, lambda: checked_axes(self._normed, shapes))
         return shapes
 
@@ -153,6 +175,16 @@ class Planned:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _foreign(kinds: Mapping[str, reference.Kind]) -> Mapping[str, torch.dtype]:
+    """The types of the values that are tensors, but not of float32."""
+    types = ((name, kind.dtype) for name, kind in kinds.items())
+    return {name: dtype for name, dtype in types if dtype not in (None, torch.float32)}
+
+
+def _much(schedules: Sequence[Schedule]) -> bool:
+    return sum(schedule.bytes for schedule in schedules) > BYTES
 
 
 def _notes(graph: Graph) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def alike(length: int, wanted: int) -> tuple[int, int] | None:
     """Window and stride of an adaptive pool along one axis; None where windows differ or repeat."""
+    if wanted == 0:
+        return None
     starts = [place * length // wanted for place in range(wanted)]
     ends = [-(-(place + 1) * length // wanted) for place in range(wanted)]
     windows = {end - start for start, end in zip(starts, ends, strict=True)}

@@ -1,16 +1,34 @@
 """Runs a graph with plain torch operations: the definition of what the graph computes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from sparsepath.deploy.graph import Graph, Node, Value, mapped
 from sparsepath.deploy.operations import run_node
+from sparsepath.deploy.order import format_of
 from sparsepath.errors import BadInput
 
 Run = Callable[..., Any]
 Watch = Callable[[Node, Any], None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value is: its shape, () for what is no tensor, its type and its order in memory."""
+
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+    format: torch.memory_format | None = None
+
+    @classmethod
+    def of(cls, x: Any) -> "Kind":
+        """That of a value."""
+        if not isinstance(x, torch.Tensor):
+            return cls()
+        return cls(tuple(x.shape), x.dtype, format_of(x))
 
 
 @torch.no_grad()
@@ -28,10 +46,15 @@ def run(graph: Graph, *inputs: Any, watch: Watch | None = None) -> Any:
 
 def shapes(graph: Graph, inputs: Sequence[torch.Tensor]) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of the graph for these inputs, () for what is none."""
-    found = {name: tuple(tensor.shape) for name, tensor in zip(graph.inputs, inputs, strict=True)}
+    return {name: kind.shape for name, kind in kinds(graph, inputs).items()}
+
+
+def kinds(graph: Graph, inputs: Sequence[torch.Tensor]) -> dict[str, Kind]:
+    """What every value of the graph is for these inputs."""
+    found = {name: Kind.of(x) for name, x in zip(graph.inputs, inputs, strict=True)}
 
     def watch(node: Node, result: Any) -> None:
-        found[node.name] = tuple(result.shape) if isinstance(result, torch.Tensor) else ()
+        found[node.name] = Kind.of(result)
 
     run(graph, *(x.clone() for x in inputs), watch=watch)  # it may change them
     return found

@@ -18,8 +18,10 @@ from sparsepath.deploy.inputs import (
     checked_example,
     checked_inputs,
     checked_model,
+    in_order,
     said,
 )
+from sparsepath.deploy.order import format_of
 from sparsepath.deploy.planned import SIZES, Planned
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.target import named
@@ -63,6 +65,7 @@ def compile(
             times=_times(cache, threads) if tune else None,
             strict=strict,
             native_only=native_only,
+            channels_last=any(format_of(x) == torch.channels_last for x in model.parameters()),
         )
 
 
@@ -78,11 +81,12 @@ class Runtime:
         times: Times | None,
         strict: bool,
         native_only: bool = False,
+        channels_last: bool = False,
     ) -> None:
         """Plan for single images and for batches; without `times` by rule."""
+        self._names = captured.inputs
         self._types = tuple(x.dtype for x in example)
         self._strict = captured if strict else None
-        self._ready: dict[tuple[torch.Size, ...], Callable[..., tuple[Any, ...]]] = {}
         self._planned = Planned(
             captured,
             example,
@@ -90,13 +94,17 @@ class Runtime:
             times=times,
             strict=strict,
             native_only=native_only,
+            channels_last=channels_last,
         )
+        self._ready = self._planned.ready
         if not self._planned.stateful:
             with suppress(Extreme):
                 self._run(example)
 
-    def __call__(self, *inputs: Tensor) -> Any:
+    def __call__(self, *inputs: Tensor, **named: Tensor) -> Any:
         """What the model gives for these inputs, in eval mode and without gradients."""
+        if named:
+            inputs = in_order(self._names, inputs, named)
         checked_inputs(inputs, self._types)
         # A single image takes so little time that the way to its kernels must be short.
         ready = self._ready.get(tuple([x.shape for x in inputs]))
@@ -126,7 +134,8 @@ class Runtime:
                     given = self._run(inputs)
                     if all_finite(given):
                         return given
-            return reference.run(self._strict, *inputs)
+            whole = self._strict
+            return said(inputs, lambda: reference.run(whole, *inputs))
 
     def report(self) -> Report:
         """Where every node runs and why, for a batch like the example's."""
@@ -144,7 +153,8 @@ class Runtime:
         if plan.runner != "native" or batch == 0:
             return {}
         seconds: dict[str, float] = {}
-        for name, taken in self._planned.schedule(plan, inputs).profile(*inputs):
+        run = self._planned.schedule(plan, inputs).profile
+        for name, taken in said(inputs, lambda: run(*inputs)):
             seconds[name] = seconds.get(name, 0.0) + taken
         return seconds
 

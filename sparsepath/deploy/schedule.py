@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sparsepath.deploy import lowerings as lowerings  # fills the table of lowerings
@@ -14,6 +15,7 @@ from sparsepath.deploy.graph import Graph, Value, mapped
 from sparsepath.deploy.inputs import batch_of
 from sparsepath.deploy.lower import Builder, Unfit
 from sparsepath.deploy.maps import Map, Plain
+from sparsepath.deploy.order import Formats, in_format
 from sparsepath.deploy.program import Program
 from sparsepath.deploy.segments import Segment, cut, run_in_torch
 from sparsepath.errors import BadInput
@@ -61,6 +63,8 @@ class Schedule:
     graph: Graph
     steps: tuple[tuple[Segment, Callable[..., tuple[Any, ...]]], ...]
     choices: Mapping[str, Choice]
+    formats: Formats
+    """the order in memory of each output"""
 
     @property
     def plain(self) -> Callable[..., tuple[Any, ...]] | None:
@@ -68,7 +72,14 @@ class Schedule:
         segment, run = self.steps[0] if len(self.steps) == 1 else (None, None)
         if segment is None or not segment.native or segment.inputs != self.graph.inputs:
             return None
-        return run if self.graph.output == Value(segment.outputs[0]) else None
+        name = segment.outputs[0]
+        usual = self.formats.get(name) in (None, torch.contiguous_format)
+        return run if usual and self.graph.output == Value(name) else None
+
+    @property
+    def bytes(self) -> int:
+        """The memory that its programs work in."""
+        return sum(run.program.bytes for _, run in self.steps if isinstance(run, Native))
 
     def profile(self, *inputs: Any) -> list[tuple[str, float]]:
         """What each call is of, and the seconds it took; torch's nodes count as one call."""
@@ -109,8 +120,11 @@ class Schedule:
         for segment, run in self.steps:
             given = call(segment, run, [values[name] for name in segment.inputs])
             values.update(zip(segment.outputs, given, strict=True))
+        made = {
+            name: in_format(values[name], self.formats.get(name)) for name in self.graph.outputs
+        }
         return mapped(
-            self.graph.output, lambda leaf: values[leaf.name] if isinstance(leaf, Value) else leaf
+            self.graph.output, lambda leaf: made[leaf.name] if isinstance(leaf, Value) else leaf
         )
 
 
@@ -122,6 +136,7 @@ def schedule(
     lanes: Lanes,
     weights: Weights,
     threads: int,
+    formats: Formats,
 ) -> Schedule:
     """Build every step; a node that the kernels refuse at this size goes to torch."""
     choices = dict(choices)
@@ -141,7 +156,7 @@ def schedule(
                 if segment.native:
                     run = _native(segment, choices, shapes, lanes, weights, threads)
                 steps.append((segment, run))
-            return Schedule(graph, tuple(steps), choices)
+            return Schedule(graph, tuple(steps), choices, formats)
         except _Refused as refused:
             choices[refused.node] = Choice("torch", str(refused))
 

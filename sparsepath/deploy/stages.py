@@ -49,6 +49,11 @@ class Place:
         self._memory = empty(0)
         self._stages: dict[int, tuple[Plan, tuple[Stage, ...]]] = {}
 
+    @property
+    def bytes(self) -> int:
+        """The memory that it works in."""
+        return self._memory.nbytes
+
     def stages(self, plan: "Plan") -> tuple[Stage, ...]:
         """What a batch goes through, at addresses in memory of its own."""
         known, stages = self._stages.get(plan.batch, (None, ()))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels
+from sparsepath.deploy import kernels, planned, reference
 from sparsepath.deploy.capture import capture
 from sparsepath.deploy.choices import Choice, Weights
 from sparsepath.deploy.plan import ONE, Planner
@@ -68,3 +68,87 @@ def test_what_was_measured_for_a_size_holds_for_it(monkeypatch):
             assert runtime(torch.randn(batch, 3, 8, 8)).shape == (batch, 8, 8, 8)
     with pytest.raises(AssertionError, match="the rule was asked"):
         runtime(torch.randn(1, 3, 9, 8))
+
+
+# ---- many sizes in turn
+
+
+def counted(monkeypatch, owner, name):
+    """How often a function was called, as a list that grows."""
+    calls, plain = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *a, **k: (calls.append(name), plain(*a, **k))[1])
+    return calls
+
+
+def images_of(sizes):
+    return [torch.randn(1, 3, size, 8) for size in sizes]
+
+
+def test_sizes_in_turn_run_neither_torch_nor_are_they_planned_anew(monkeypatch):
+    model = layer()
+    runtime = compile(model, torch.randn(1, 3, 8, 8), tune=False)
+    built = counted(monkeypatch, Planner, "schedule")
+    ran = counted(monkeypatch, reference, "run_node")
+    many = images_of(range(9, 49))
+    for _ in range(3):
+        for images in many:
+            with torch.no_grad():
+                torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-5)
+    assert (len(built), len(ran)) == (40, 0)
+
+
+def test_ever_new_sizes_are_forgotten_again_the_least_used_first(monkeypatch):
+    monkeypatch.setattr(planned, "SIZES", 4)
+    monkeypatch.setattr(planned, "FEW_SIZES", 2)
+    runtime = compile(layer(), torch.randn(1, 3, 8, 8), tune=False)
+    built = counted(monkeypatch, Planner, "schedule")
+    one, *others = images_of(range(9, 19))
+    for other in others:
+        runtime(one)
+        runtime(other)
+    assert len(built) == 1 + len(others)  # the one that is used again and again stays
+    assert len(runtime._planned._schedules) == 4 >= len(runtime._ready)
+    sizes = counted(monkeypatch, planned, "extents")
+    runtime(others[0])
+    assert (len(built), len(sizes)) == (2 + len(others), 0)  # its shapes are still known
+
+
+def test_few_programs_stay_if_they_work_in_much_memory(monkeypatch):
+    monkeypatch.setattr(planned, "BYTES", 0)
+    monkeypatch.setattr(planned, "FEW_SIZES", 3)
+    runtime = compile(layer(), torch.randn(1, 3, 8, 8), tune=False)
+    for images in images_of(range(9, 19)):
+        runtime(images)
+    assert len(runtime._planned._schedules) == 4  # and the last
+    monkeypatch.setattr(planned, "BYTES", 1 << 30)
+    for images in images_of(range(19, 29)):
+        runtime(images)
+    assert len(runtime._planned._schedules) == 14
+
+
+def test_programs_with_threads_of_their_own_are_fewer(monkeypatch):
+    monkeypatch.setattr(planned, "cores", lambda: 2)
+    monkeypatch.setattr(planned, "SIZES", 12)
+    monkeypatch.setattr(planned, "FEW_SIZES", 2)
+    runtime = compile(layer(), torch.randn(1, 3, 8, 8), threads=2, tune=False)
+    for images in images_of(range(9, 19)):
+        runtime(images)
+    assert len(runtime._planned._schedules) == 3
+
+
+def test_where_no_rule_holds_torch_runs_once_for_the_shapes(monkeypatch):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+        def forward(self, x):
+            return self.conv(x).cumsum(1)
+
+    model = Own().eval()
+    runtime = compile(model, torch.randn(1, 3, 8, 8), tune=False)
+    whole = counted(monkeypatch, reference, "run")
+    for images in images_of([9, 10, 11]) * 3:
+        with torch.no_grad():
+            torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-4)
+    assert len(whole) == 3

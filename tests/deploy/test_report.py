@@ -245,3 +245,36 @@ def test_the_multiplications_are_those_of_the_model():
     report = reported(model, torch.randn(2, 3, 32, 32))
     with torch.no_grad():
         assert report.macs == sparsepath.macs(model, torch.zeros(1, 3, 32, 32)).dense
+
+
+class Counts(nn.Module):
+    """Adds, joins and takes values of other types than float32 on its way."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(4, 8, 3, padding=1)
+        self.d = nn.Conv2d(8, 8, 3, padding=1)
+        self.e = nn.Conv2d(16, 8, 3, padding=1)
+
+    def forward(self, x):
+        y = self.c(x)
+        z = self.d(y + (y > 0))
+        return self.e(torch.cat((z, (z * 3).long()), 1).relu().float()), y.double().relu()
+
+
+@native
+@pytest.mark.parametrize("tune", [False, True])
+def test_what_is_not_float32_runs_in_torch_and_costs_no_layer(tune, caplog, tmp_path):
+    model, x = Counts().eval(), torch.randn(2, 4, 16, 16)
+    runtime = compile(model, x, tune=tune, native_only=True, cache=tmp_path)
+    found = {row.name: row for row in runtime.report().rows}
+    assert (found["add"].method, found["add"].why) == ("torch", "'gt' is torch.bool, not float32")
+    assert found["cat"].why == "'long' is torch.int64, not float32"
+    assert found["relu#2"].why == "'double' is torch.float64, not float32"
+    if not tune:
+        assert {found[name].method for name in "cde"} == {"winograd4"}
+    caplog.clear()
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "sparsepath"):
+        for images in (x, torch.randn(3, 4, 20, 24)):
+            torch.testing.assert_close(runtime(images), model(images), rtol=1e-3, atol=1e-4)
+    assert not caplog.records  # nothing fell back to torch behind the report's back

@@ -10,7 +10,6 @@ from torch import nn
 
 import sparsepath
 from sparsepath.deploy import kernels
-from sparsepath.deploy.planned import SIZES
 from sparsepath.deploy.runtime import Runtime, compile
 
 from .cases import BUILDERS, network, scrambled, sizes
@@ -259,16 +258,6 @@ def test_memory_is_flat_over_ten_thousand_calls():
     for turn in range(10_000):
         runtime(batches[turn % len(batches)])
     assert resident() - before < 2_000_000
-
-
-@native
-def test_ever_new_sizes_are_forgotten_again():
-    model = small()
-    runtime = compile(model, torch.randn(2, 3, 16, 16), tune=False)
-    for size in range(8, 8 + 2 * SIZES):
-        images = torch.randn(1, 3, size, size)
-        assert error(runtime(images), exact(model, images)) < 1e-5
-    assert len(runtime._planned._schedules) == SIZES
 
 
 def test_the_runtime_keeps_the_weights_it_was_compiled_with():

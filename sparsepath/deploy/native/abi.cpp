@@ -42,7 +42,11 @@ size_t sp_weights_bytes(const sp_weights *weights) {
 
 sp_engine *sp_engine_create(int32_t threads) { return new sp_engine(threads); }
 
-void sp_engine_free(sp_engine *engine) { delete engine; }
+// What a forked process has of another's engine is left as it is: its locks may be held by threads that
+// are not there.
+void sp_engine_free(sp_engine *engine) {
+    if (engine && engine->team.here()) delete engine;
+}
 
 size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t threads) {
     size_t most = 0;
@@ -57,6 +61,7 @@ size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t 
 
 void sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,
             int32_t batch, float *workspace) {
-    for (int k = 0; k < count; k += 1 + calls[k].tails)
-        run_call(engine->team, calls[k], slots, batch, workspace);
+    Team alone(1);
+    Team &team = engine->team.here() ? engine->team : alone;
+    for (int k = 0; k < count; k += 1 + calls[k].tails) run_call(team, calls[k], slots, batch, workspace);
 }

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 namespace sparsepath {
 
 class Team {
@@ -14,6 +16,9 @@ class Team {
     ~Team();
     Team(const Team &) = delete;
     Team &operator=(const Team &) = delete;
+
+    // A process that was forked has the team, but none of its threads: it must neither run nor end it.
+    bool here() const { return getpid() == home_; }
 
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -34,6 +39,7 @@ class Team {
     void work(int thread);
     void take_parts(int thread);
 
+    const pid_t home_ = getpid();
     std::vector<std::thread> workers_;
     Call call_ = nullptr;
     void *context_ = nullptr;

@@ -83,6 +83,8 @@ class _Packed:
 
     reach: tuple[float, float]
     """how much larger than its inputs an output can be: so many times, and so much more"""
+    before: tuple[float, float] = (0.0, 0.0)
+    """the same of sums that the model makes and the kernels do not (graph.py)"""
 
     def __init__(self, weight: Tensor) -> None:
         self._handle: int | None = None

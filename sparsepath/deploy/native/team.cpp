@@ -1,10 +1,18 @@
 // Threads that wait actively for a moment, then sleep: layers follow each other within microseconds.
 #include "team.h"
 
+#include <pthread.h>
+
+#include <new>
+
 namespace sparsepath {
 namespace {
 
 constexpr int SPINS = 4000;
+
+// Forks that led to this process. To ask the system who we are would take as long as a small layer.
+unsigned forks = 0;
+[[maybe_unused]] const int told = pthread_atfork(nullptr, nullptr, [] { forks++; });
 
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -16,12 +24,21 @@ inline void relax() {
 
 }  // namespace
 
-Team::Team(int threads) {
-    for (int thread = 1; thread < threads; thread++)
-        workers_.emplace_back([this, thread] { work(thread); });
+Team::Team(int threads) : home_(forks) {
+    try {
+        for (int thread = 1; thread < threads; thread++)
+            workers_.emplace_back([this, thread] { work(thread); });
+    } catch (...) {  // the system gives no more
+        end();
+        throw;
+    }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+bool Team::here() const { return home_ == forks; }
+
+void Team::end() {
     ending_ = true;
     announce();
     for (auto &worker : workers_) worker.join();
@@ -34,8 +51,13 @@ void Team::announce() {
     if (sleepers_) wake_.notify_all();
 }
 
+// What a job throws waits until nobody is at the job any more.
 void Team::take_parts(int thread) {
-    for (int part; (part = next_.fetch_add(1)) < parts_;) call_(context_, part, thread);
+    try {
+        for (int part; (part = next_.fetch_add(1)) < parts_;) call_(context_, part, thread);
+    } catch (const std::bad_alloc &) {
+        failed_ = true;
+    }
 }
 
 // A worker that comes late finds the job closed: nobody waits for a thread that has not begun.
@@ -47,6 +69,7 @@ void Team::run(Call call, void *context, int parts) {
     take_parts(0);
     open_ = false;
     for (int spin = 0; inside_.load() > 0; spin++) spin < SPINS ? relax() : std::this_thread::yield();
+    if (failed_.exchange(false)) throw std::bad_alloc();
 }
 
 void Team::work(int thread) {

@@ -13,7 +13,7 @@ struct sp_kernels {
     sp_engine *(*engine_create)(int32_t);
     void (*engine_free)(sp_engine *);
     size_t (*workspace)(const sp_call *, int32_t, int32_t, int32_t);
-    void (*run)(const sp_engine *, const sp_call *, int32_t, float *const *, int32_t, float *);
+    int32_t (*run)(const sp_engine *, const sp_call *, int32_t, float *const *, int32_t, float *);
 };
 }
 

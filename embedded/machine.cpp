@@ -27,7 +27,11 @@ Machine::Machine(const Options &options)
     : kernels_(best_kernels()),
       threads_(options.threads),
       memory_(options.limit),
-      engine_(kernels_.engine_create(options.threads), Deleter{&kernels_}) {}
+      engine_(kernels_.engine_create(options.threads), Deleter{&kernels_}) {
+    if (!engine_)
+        throw BadInput("The system does not give " + std::to_string(options.threads) +
+                       " threads; ask for fewer.");
+}
 
 Value Machine::fresh(const Shape &shape) {
     Value value;
@@ -95,12 +99,14 @@ void Machine::call(const sp_call &call, const float *source, const float *other,
                    int64_t batch) {
     float *const slots[] = {const_cast<float *>(source), const_cast<float *>(other), target};
     const Block workspace = memory_.take(kernels_.workspace(&call, 1, int32_t(batch), threads_));
-    kernels_.run(engine_.get(), &call, 1, slots, int32_t(batch), workspace.get());
+    if (!kernels_.run(engine_.get(), &call, 1, slots, int32_t(batch), workspace.get()))
+        throw BadInput("there is not enough memory left to compute it");
 }
 
 const sp_weights *Machine::packed(const Node &node, int method, const std::function<sp_weights *()> &pack) {
     auto &found = packed_.try_emplace({&node, method}, nullptr, Deleter{&kernels_}).first->second;
     if (!found) found.reset(pack());
+    if (!found) throw BadInput("there is not enough memory left to pack its weights");
     return found.get();
 }
 

@@ -57,6 +57,7 @@ class Weights:
             key = (node.name, method, columns, woven)
             if key not in self._packed:
                 self._packed[key] = _packed(node, method, columns=columns, woven=woven)
+                self._packed[key].before = node.before
             return self._packed[key]
 
     def forget_all_but(self, *plans: Mapping[str, Choice]) -> None:

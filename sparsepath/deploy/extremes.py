@@ -69,8 +69,9 @@ def _after(
         # Without weights it sums a window or, as a mean, the whole map.
         area = max(prod(call.window), call.source.layout.height * call.source.layout.width)
         gain, shift = packed.reach if packed else (area, 0.0)
-        if not largest * gain + shift <= LIMIT:  # nor is a NaN
-            return inf
+        for times, more in ((gain, shift), packed.before if packed else (0.0, 0.0)):
+            if not largest * times + more <= LIMIT:  # nor is a NaN
+                return inf
         largest = largest * gain + shift if packed else largest
     return largest
 

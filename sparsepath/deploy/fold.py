@@ -129,7 +129,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
         bias = layer.arrays.get("bias")
         start = shift if bias is None else shift + scale * bias.double()
         arrays = {"weight": wide.to(weight.dtype), "bias": start.to(weight.dtype)}
-        return replace(layer, arrays=arrays)
+        return replace(layer, arrays=arrays, before=_sums(layer, norm))
 
     return _absorbed(graph, absorb)
 
@@ -140,6 +140,18 @@ def scale_and_shift(norm: Node) -> tuple[Tensor, Tensor]:
     scale = torch.rsqrt(arrays["variance"] + cast(float, norm.attributes["eps"]))
     scale = scale * arrays.get("weight", 1.0)
     return scale, arrays.get("bias", 0.0) - arrays["mean"] * scale
+
+
+def _sums(layer: Node, norm: Node) -> tuple[float, float]:
+    """What a layer and its batch norm, one after the other, sum up: see `Node.before`."""
+    weight, (scale, _) = layer.arrays["weight"].double(), scale_and_shift(norm)
+    if not weight.numel():
+        return 0.0, 0.0
+    gain = torch.linalg.vector_norm(weight.flatten(1), 1, dim=1).amax()
+    own = layer.arrays.get("bias", torch.zeros_like(scale)).double().abs()
+    mean, bias = norm.arrays["mean"].double(), norm.arrays.get("bias", torch.zeros_like(scale))
+    normed = (own + mean.abs()) * scale.abs() + bias.double().abs()
+    return gain.item(), torch.maximum(own, normed).amax().item()
 
 
 def _along_outputs(layer: Node, scale: Tensor) -> Tensor:

@@ -120,6 +120,9 @@ class Node:
     call: Call | None = None
     took: tuple[str, ...] = ()
     """the nodes that it stands for besides its own: folded into it, or without any effect"""
+    before: tuple[float, float] = (0.0, 0.0)
+    """how large sums were that it no longer makes, as a batch norm was folded in: at most so many
+    times its inputs, and so much more"""
 
     def __repr__(self) -> str:
         shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}

@@ -65,6 +65,8 @@ class Engine:
         assert loaded is not None
         self.library = loaded
         self._handle = loaded.sp_engine_create(threads)
+        if not self._handle:
+            raise BadInput(f"The system does not give {threads} threads; ask for fewer.")
         self.threads, self.isa = threads, wanted
 
     @property
@@ -83,6 +85,8 @@ class _Packed:
 
     reach: tuple[float, float]
     """how much larger than its inputs an output can be: so many times, and so much more"""
+    before: tuple[float, float] = (0.0, 0.0)
+    """the same of sums that the model makes and the kernels do not (graph.py)"""
 
     def __init__(self, weight: Tensor) -> None:
         self._handle: int | None = None
@@ -94,6 +98,11 @@ class _Packed:
         """The packed weights on the native side."""
         assert self._handle is not None
         return self._handle
+
+    def _keep(self, handle: int | None) -> None:
+        if not handle:
+            raise BadInput(f"There is not enough memory to pack {self.kept} weights.")
+        self._handle = handle
 
     @property
     def bytes(self) -> int:
@@ -142,8 +151,8 @@ class Conv(_Packed):
         spec.method, spec.columns = get_args(Method).index(method), columns
         spec.woven = woven
         self.reach = _reach(weight, bias)
-        self._handle = self._library.sp_pack_conv(
-            ctypes.byref(spec), weight.data_ptr(), bias.data_ptr()
+        self._keep(
+            self._library.sp_pack_conv(ctypes.byref(spec), weight.data_ptr(), bias.data_ptr())
         )
 
     def _check(self) -> None:
@@ -215,10 +224,10 @@ class Linear(_Packed):
         weight, bias = _plain("weight", weight, 2), _plain_bias(bias, len(weight))
         self.out_channels, self.in_channels = weight.shape
         self.reach = _reach(weight, bias)
-        self._handle = self._library.sp_pack_linear(
-            self.out_channels, self.in_channels, weight.data_ptr(), bias.data_ptr(),
-            get_args(Method).index("rows" if few else "direct"),
-        )  # fmt: skip
+        method = get_args(Method).index("rows" if few else "direct")
+        self._keep(
+            self._library.sp_pack_linear(*weight.shape, weight.data_ptr(), bias.data_ptr(), method)
+        )
 
 
 def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:

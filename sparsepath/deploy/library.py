@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from sparsepath.errors import BadInput
 
 ISA = Literal["avx512", "avx2", "portable"]
-VERSION = 3
+VERSION = 4
 
 
 class CLayout(Structure):
@@ -70,7 +70,7 @@ def load(isa: str) -> tuple[ctypes.CDLL | None, str]:
         "sp_engine_free": (None, [c_void_p]),
         "sp_workspace": (c_size_t, [c_void_p, c_int32, c_int32, c_int32]),
         "sp_run": (
-            None,
+            c_int32,
             [c_void_p, c_void_p, c_int32, POINTER(c_void_p), c_int32, c_void_p],
         ),
     }

@@ -9,6 +9,7 @@ from sparsepath.deploy.library import CCall
 from sparsepath.deploy.maps import LANES
 from sparsepath.deploy.memory import Arena, Slot, empty
 from sparsepath.deploy.phases import Phase, Visit, reader
+from sparsepath.errors import BadInput
 
 # So many sizes of batches are remembered; a program that meets ever new ones must not grow.
 PLANS = 16
@@ -34,10 +35,12 @@ class Stage:
 
     def run(self, engine: Engine, first: int, last: int) -> None:
         """Run some of the calls."""
-        engine.library.sp_run(
+        ran = engine.library.sp_run(
             engine.handle, self.calls + first * CALL_BYTES, last - first, self.pointers,
             self.count, self.workspace,
         )  # fmt: skip
+        if not ran:
+            raise BadInput(f"There is not enough memory for {self.count} such images at a time.")
 
 
 class Place:

@@ -53,6 +53,53 @@ def test_an_overflow_that_no_longer_shows_is_seen(after, layer):
             assert torch.equal(strict(images), model(images))
 
 
+def normed(layer, *, bias=0.0, mean=0.0, spread=1.0, shift=0.0):
+    """A layer of weights of 1e20 before a batch norm that makes its sums small again."""
+    norm = nn.BatchNorm2d(6) if isinstance(layer, nn.Conv2d) else nn.BatchNorm1d(6)
+    with torch.no_grad():
+        layer.weight.fill_(1e20)
+        layer.bias.fill_(bias)
+        norm.running_var.fill_(spread**2)
+        norm.running_mean.fill_(mean)
+        norm.bias.fill_(shift)
+    flat = [] if isinstance(layer, nn.Conv2d) else [nn.Flatten()]
+    return nn.Sequential(*flat, layer, norm).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (normed(nn.Conv2d(3, 6, 3, padding=1), spread=1e18), 1e19),
+        (normed(nn.Conv2d(3, 6, 1), spread=1e18), 1e19),
+        (normed(nn.Linear(12, 6), spread=1e18), 1e19),
+        (normed(nn.Conv2d(3, 6, 1), bias=2e38, spread=1e-3, mean=2e38), 1.0),
+    ],
+    ids=["3x3", "1x1", "linear", "bias"],
+)
+def test_an_overflow_before_a_batch_norm_is_torchs(model, size):
+    usual = torch.randn(1, 3, 2, 2)
+    strict = compile(model, usual, tune=False, strict=True)
+    for batch in (1, 5, 18):
+        images = torch.full((batch, 3, 2, 2), size)
+        with torch.no_grad():
+            wanted = model(images)
+        assert not wanted.isfinite().all()
+        torch.testing.assert_close(strict(images), wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_batch_norm_of_usual_numbers_stays_in_our_kernels(monkeypatch):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.Conv2d(6, 4, 1))
+    model.eval()
+    model[1].running_var.fill_(1e6)
+    images = torch.randn(5, 3, 13, 14)
+    strict = compile(model, images, tune=False, strict=True)
+    with torch.no_grad():
+        wanted = model(images)
+    monkeypatch.setattr(runtime.reference, "run", never)
+    torch.testing.assert_close(strict(images), wanted)
+
+
 def never(*given):
     raise AssertionError("it went to torch")
 

@@ -335,6 +335,24 @@ def test_a_linear_layer_equals_torchs(batch, into, out, pattern, clamp, threads,
     assert float((y - exact.clamp(*clamp)).abs().max()) <= limit
 
 
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("into", [4096, 25088, 65536])
+@pytest.mark.parametrize("positive", [False, True])
+def test_the_error_of_a_long_row_is_about_torchs(into, positive, isa):
+    generator = torch.Generator().manual_seed(into)
+    weight = torch.rand(64, into, generator=generator) - (0.0 if positive else 0.5)
+    for batch in (1, 3, 4):
+        images = torch.rand(batch, into, generator=generator)
+        program = Program(isa=isa)
+        program.output(program.linear(program.input((into,)), Linear(weight, few=True)))
+        wanted = images.double() @ weight.double().T
+        ours, torchs = (
+            ((given - wanted).abs().max() / wanted.abs().max()).item()
+            for given in (program.run([images])[0], nn.functional.linear(images, weight))
+        )
+        assert ours <= 2 * torchs + 4 * EPS
+
+
 @FEW
 @given(st.integers(1, 150), st.integers(1, 900), st.integers(1, 40), st.integers(2, 4))
 def test_threads_change_no_bit_of_a_linear_layer(batch, into, out, threads):

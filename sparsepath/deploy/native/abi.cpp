@@ -1,7 +1,23 @@
 // The C interface: packing, engines and running; and which instruction set this machine has.
+#include <exception>
+
 #include "chain.h"
 
 using namespace sparsepath;
+
+namespace {
+
+// What the work gives, or nothing where the system gave it no memory or no thread: nobody on the other
+// side of C catches what is thrown here.
+template <typename Work> auto attempted(Work work) -> decltype(work()) {
+    try {
+        return work();
+    } catch (const std::exception &) {
+        return {};
+    }
+}
+
+}  // namespace
 
 struct sp_engine {
     mutable Team team;
@@ -21,7 +37,7 @@ const char *sp_best_isa(void) {
 }
 
 sp_weights *sp_pack_conv(const sp_conv_spec *spec, const float *weight, const float *bias) {
-    return new sp_weights(pack_conv(*spec, weight, bias));
+    return attempted([&] { return new sp_weights(pack_conv(*spec, weight, bias)); });
 }
 
 sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias,
@@ -40,9 +56,15 @@ size_t sp_weights_bytes(const sp_weights *weights) {
     return bytes;
 }
 
-sp_engine *sp_engine_create(int32_t threads) { return new sp_engine(threads); }
+sp_engine *sp_engine_create(int32_t threads) {
+    return attempted([&] { return new sp_engine(threads); });
+}
 
-void sp_engine_free(sp_engine *engine) { delete engine; }
+// What a forked process has of another's engine is left as it is: its locks may be held by threads that
+// are not there.
+void sp_engine_free(sp_engine *engine) {
+    if (engine && engine->team.here()) delete engine;
+}
 
 size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t threads) {
     size_t most = 0;
@@ -55,8 +77,13 @@ size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t 
     return most * threads;
 }
 
-void sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,
-            int32_t batch, float *workspace) {
-    for (int k = 0; k < count; k += 1 + calls[k].tails)
-        run_call(engine->team, calls[k], slots, batch, workspace);
+int32_t sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,
+               int32_t batch, float *workspace) {
+    return attempted([&] {
+        Team alone(1);
+        Team &team = engine->team.here() ? engine->team : alone;
+        for (int k = 0; k < count; k += 1 + calls[k].tails)
+            run_call(team, calls[k], slots, batch, workspace);
+        return int32_t(true);
+    });
 }

@@ -19,15 +19,15 @@ void depthwise(const Bench &bench, const sp_weights &weights, const View &source
         const float *plane = source.at(v, k / per_channel);
         float *out = target.at(v, k);
         for (size_t position = 0; position < windows.plain.size(); position++, out += LANES) {
-            const Reach *reach = &windows.reach[position * windows.taps];
+            const float *first = plane + windows.reach(position, 0).offset;
             SP_UNROLL for (int part = 0; part < PARTS; part++) {
                 vec sum = all(weights.bias[k]);
                 if (windows.plain[position])
                     for (int tap : kept)
-                        sum += w[tap] * load(plane + reach[tap].offset + part * WIDTH);
+                        sum += w[tap] * load(first + windows.ahead[tap] + part * WIDTH);
                 else
                     for (int tap : kept)
-                        sum += w[tap] * load(plane, reach[tap], windows.halos.data(), part);
+                        sum += w[tap] * load(plane, windows.reach(position, tap), windows.halos.data(), part);
                 store(out + part * WIDTH, clamp(sum, lower, upper));
             }
         }

@@ -82,10 +82,6 @@ class Direct {
         return (square / across * 2 + within % 4 / 2) * made_.tile_width + square % across * 2 + within % 2;
     }
 
-    const Reach &reach(int position, int tap) const {
-        return windows_.reach[size_t(position) * windows_.taps + tap];
-    }
-
     float *products(float *scratch) const {
         return scratch + own_ - product_floats(weights_, P);
     }
@@ -96,36 +92,37 @@ class Direct {
         return pool_ == 1 && last < total_ && panel * P / positions_ == last / positions_;
     }
 
-    // And so do their inputs of one tap.
-    bool side_by_side(int panel, int tap) const {
-        const int position = panel * P % positions_, offset = reach(position, tap).offset;
-        for (int p = 0; p < P; p++) {
-            const Reach &other = reach(position + p, tap);
-            if (other.halo != Reach::PLAIN || other.offset != offset + p * LANES) return false;
-        }
+    // And so do their inputs of one tap, which are found here.
+    bool side_by_side(const Reach *found) const {
+        for (int p = 0; p < P; p++)
+            if (found[p].halo != Reach::PLAIN || found[p].offset != found[0].offset + p * LANES) return false;
         return true;
     }
 
     void fill(int panel, const Steps &set, float *scratch, int first, int last) const {
         const int item = panel * P, here = std::min(P, total_ - item);
-        bool run[MOST_TAPS] = {};
-        for (int tap = 0; side_by_side(panel) && tap < std::min(windows_.taps, MOST_TAPS); tap++)
-            run[tap] = side_by_side(panel, tap);
         int vector[MOST_VECTORS], at[MOST_VECTORS];  // divisions are slow, and there are many columns
         for (int p = 0; p < here; p++) vector[p] = (item + p) / positions_, at[p] = position(item + p);
+        Reach found[MOST_TAPS][MOST_VECTORS];  // looked up once for all channels
+        bool run[MOST_TAPS];
+        const bool neighbours = side_by_side(panel);
+        for (int tap = 0; tap < std::min(windows_.taps, MOST_TAPS); tap++) {
+            for (int p = 0; p < here; p++) found[tap][p] = windows_.reach(at[p], tap);
+            run[tap] = neighbours && side_by_side(found[tap]);
+        }
         int channel = first < last ? set.columns[first] / windows_.taps : 0;
         for (int k = first; k < last; k++) {
             while (set.columns[k] >= (channel + 1) * windows_.taps) channel++;  // they are in order
             const int tap = set.columns[k] - channel * windows_.taps;
             float *out = scratch + size_t(k) * P * LANES;
             if (tap < MOST_TAPS && run[tap]) {
-                const float *in = source_.at(vector[0], channel) + reach(at[0], tap).offset;
+                const float *in = source_.at(vector[0], channel) + found[tap][0].offset;
                 for (int q = 0; q < P * PARTS; q++) store(out + q * WIDTH, load(in + q * WIDTH));
                 continue;
             }
             for (int p = 0; p < here; p++) {
                 const float *plane = source_.at(vector[p], channel);
-                const Reach &from = reach(at[p], tap);
+                const Reach from = tap < MOST_TAPS ? found[tap][p] : windows_.reach(at[p], tap);
                 for (int part = 0; part < PARTS; part++)
                     store(out + p * LANES + part * WIDTH, load(plane, from, windows_.halos.data(), part));
             }

@@ -2,6 +2,7 @@
 #include "layout.h"
 
 #include <cstdlib>
+#include <utility>
 
 namespace sparsepath {
 
@@ -56,28 +57,76 @@ int32_t Reaches::halo(const Key &key) {
     return static_cast<int32_t>(halos_.size() - 1);
 }
 
+namespace {
+
+// Rows (or columns) are of one kind if the same tiles find them in the same neighbour.
+struct Kinds {
+    struct Kind {
+        int shift, inside;  // of the tiles side by side, so many find it inside the image
+        Coordinate one;
+    };
+    const int tile, grid, length;
+    std::vector<Kind> found;
+
+    int of(Coordinate at) {
+        int inside = 0;
+        for (int own = 0; own < grid; own++) {
+            const int other = own + at.shift;
+            inside += other >= 0 && other < grid && other * tile + at.place < length;
+        }
+        const int shift = inside ? at.shift : grid;  // all that nobody finds are alike
+        for (size_t k = 0; k < found.size(); k++)
+            if (found[k].shift == shift && found[k].inside == inside) return int(k);
+        found.push_back({shift, inside, at});
+        return int(found.size() - 1);
+    }
+};
+
+}  // namespace
+
 Windows::Windows(const sp_layout &source, const sp_layout &target, const int32_t *kernel,
                  const int32_t *stride, const int32_t *padding, const int32_t *dilation)
     : taps(kernel[0] * kernel[1]) {
     Reaches reaches(source);
-    std::vector<Coordinate> columns;  // [x][tap across]
-    for (int x = 0; x < target.tile_width; x++)
-        for (int c = 0; c < kernel[1]; c++)
-            columns.push_back(reaches.column(x * stride[1] - padding[1] + c * dilation[1]));
-    reach.reserve(size_t(positions(target)) * taps);
+    Kinds down{source.tile_height, source.grid, source.height, {}};
+    Kinds across{source.tile_width, source.grid, source.width, {}};
+    const int height = (target.tile_height - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1;
+    const int width = (target.tile_width - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1;
+    for (int y = 0; y < height; y++) {
+        const Coordinate at = reaches.row(y - padding[0]);
+        rows_.push_back({at.place * source.tile_width * LANES, down.of(at)});
+    }
+    for (int x = 0; x < width; x++) {
+        const Coordinate at = reaches.column(x - padding[1]);
+        columns_.push_back({at.place * LANES, across.of(at)});
+    }
+    for (const auto &row : down.found)
+        for (const auto &column : across.found) halo_.push_back(reaches.find(row.one, column.one).halo);
+    for (Line &row : rows_) row.kind *= int32_t(across.found.size());
+    halos = reaches.halos();
+
+    for (int r = 0; r < kernel[0]; r++)
+        for (int c = 0; c < kernel[1]; c++) {
+            taps_.push_back({r * dilation[0], c * dilation[1]});
+            ahead.push_back((r * dilation[0] * source.tile_width + c * dilation[1]) * LANES);
+        }
+    begins_.reserve(size_t(positions(target)));
     for (int y = 0; y < target.tile_height; y++)
         for (int x = 0; x < target.tile_width; x++) {
+            begins_.push_back({y * stride[0], x * stride[1]});
+            // Inside the tile a window is plain if its corners are.
             bool all_plain = true;
-            for (int r = 0; r < kernel[0]; r++) {
-                const Coordinate row = reaches.row(y * stride[0] - padding[0] + r * dilation[0]);
-                for (int c = 0; c < kernel[1]; c++) {
-                    reach.push_back(reaches.find(row, columns[size_t(x) * kernel[1] + c]));
-                    all_plain &= reach.back().halo == Reach::PLAIN;
-                }
-            }
+            for (int corner : {0, kernel[1] - 1, taps - kernel[1], taps - 1})
+                all_plain &= reach(begins_.size() - 1, corner).halo == Reach::PLAIN;
             plain.push_back(all_plain);
         }
-    halos = reaches.halos();
+    const size_t entries = plain.size() * taps;
+    if (entries > SMALL) return;
+    std::vector<Reach> table;
+    table.reserve(entries);
+    for (size_t position = 0; position < plain.size(); position++)
+        for (int tap = 0; tap < taps; tap++) table.push_back(found(position, tap));
+    table_ = std::move(table);
 }
 
 }  // namespace sparsepath

@@ -92,15 +92,40 @@ class Reaches {
     std::vector<Halo> halos_;
 };
 
-// Where a window over the source finds its pixels, for every position of the target.
-struct Windows {
-    int taps;
-    std::vector<Reach> reach;  // [position][tap]
-    std::vector<char> plain;   // [position]: all its pixels can be read as they are
+// Where a window over the source finds its pixels, for every position of the target. A table of positions
+// times taps could be far larger than the maps: unless it is small, rows and columns are looked up apart.
+class Windows {
+  public:
+    const int taps;
+    std::vector<char> plain;     // [position]: all its pixels can be read as they are
+    std::vector<int32_t> ahead;  // [tap]: and this one then lies so many floats behind the first
     std::vector<Halo> halos;
 
     Windows(const sp_layout &source, const sp_layout &target, const int32_t *kernel,
             const int32_t *stride, const int32_t *padding, const int32_t *dilation);
+
+    Reach reach(size_t position, int tap) const {
+        return table_.empty() ? found(position, tap) : table_[position * taps + tap];
+    }
+
+  private:
+    static constexpr size_t SMALL = 1 << 17;  // reaches: as many as the second cache holds
+    struct Line {
+        int32_t offset, kind;
+    };
+    struct Place {
+        int32_t row, column;
+    };
+    std::vector<Line> rows_, columns_;   // of all that the windows of a tile look at
+    std::vector<Place> begins_, taps_;   // of each position's window, and of each tap in it
+    std::vector<int32_t> halo_;          // [kind of row + kind of column], as in Reach
+    std::vector<Reach> table_;           // [position][tap], or empty
+
+    Reach found(size_t position, int tap) const {
+        const Line &row = rows_[begins_[position].row + taps_[tap].row];
+        const Line &column = columns_[begins_[position].column + taps_[tap].column];
+        return {row.offset + column.offset, halo_[row.kind + column.kind]};
+    }
 };
 
 }  // namespace sparsepath

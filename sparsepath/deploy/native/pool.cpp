@@ -1,4 +1,5 @@
 // Max and average pooling over any window, and the mean of whole maps.
+#include <algorithm>
 #include <limits>
 
 #include "families.h"
@@ -6,21 +7,37 @@
 namespace sparsepath {
 namespace {
 
+// How many pixels of a window that begins at `first` are inside a map of this length.
+int inside(int first, int window, int length) {
+    return std::max(0, std::min(window, length - first) - std::max(0, -first));
+}
+
 // One over the number of pixels that each lane averages, per position.
-std::vector<float> shares(const Windows &windows, bool count_padding) {
-    std::vector<float> share(windows.plain.size() * LANES);
-    for (size_t position = 0; position < windows.plain.size(); position++)
-        for (int lane = 0; lane < LANES; lane++) {
-            int pixels = 0;
-            for (int tap = 0; tap < windows.taps; tap++) {
-                const Reach reach = windows.reach[position * windows.taps + tap];
-                const bool inside = reach.halo == Reach::PLAIN ||
-                                    (reach.halo >= 0 && windows.halos[reach.halo].valid[lane]);
-                pixels += count_padding || inside;
+std::vector<float> shares(const sp_call &call, const sp_layout &from, const sp_layout &to) {
+    std::vector<float> share;
+    share.reserve(size_t(positions(to)) * LANES);
+    for (int y = 0; y < to.tile_height; y++)
+        for (int x = 0; x < to.tile_width; x++)
+            for (int lane = 0; lane < LANES; lane++) {
+                const int tile = lane % tiles(from);
+                const int top = tile / from.grid * from.tile_height + y * call.stride[0] - call.padding[0];
+                const int left = tile % from.grid * from.tile_width + x * call.stride[1] - call.padding[1];
+                const int pixels = call.count_padding ? call.window[0] * call.window[1]
+                                                      : inside(top, call.window[0], from.height) *
+                                                            inside(left, call.window[1], from.width);
+                share.push_back(pixels ? 1.0f / pixels : 0.0f);
             }
-            share[position * LANES + lane] = pixels ? 1.0f / pixels : 0.0f;
-        }
     return share;
+}
+
+// The largest of some vectors, or their sum.
+template <typename At> SP_INLINE vec together(int count, bool maximal, At at) {
+    vec result = at(0);
+    for (int k = 1; k < count; k++) {
+        const vec x = at(k);
+        result = maximal ? maximum(result, x) : result + x;
+    }
+    return result;
 }
 
 }  // namespace
@@ -30,7 +47,7 @@ void pool(const Bench &bench, const sp_call &call, const View &source, const Vie
     const Windows windows(source.layout, target.layout, call.window, call.stride, call.padding, dense);
     const bool maximal = call.kind == SP_MAX_POOL;
     const std::vector<float> share =
-        maximal ? std::vector<float>() : shares(windows, call.count_padding);
+        maximal ? std::vector<float>() : shares(call, source.layout, target.layout);
     const float outside = maximal ? -std::numeric_limits<float>::infinity() : 0.0f;
     const int channels = target.channels;
     bench.team.each(vectors(target.layout, bench.batch) * channels, [&](int item, int) {
@@ -38,12 +55,15 @@ void pool(const Bench &bench, const sp_call &call, const View &source, const Vie
         float *out = target.at(item / channels, item % channels);
         for (size_t position = 0; position < windows.plain.size(); position++)
             for (int part = 0; part < PARTS; part++) {
-                const Reach *reach = &windows.reach[position * windows.taps];
-                vec result = load(plane, reach[0], windows.halos.data(), part, outside);
-                for (int tap = 1; tap < windows.taps; tap++) {
-                    const vec x = load(plane, reach[tap], windows.halos.data(), part, outside);
-                    result = maximal ? maximum(result, x) : result + x;
-                }
+                vec result;
+                if (windows.plain[position]) {
+                    const float *first = plane + windows.reach(position, 0).offset + part * WIDTH;
+                    result = together(windows.taps, maximal,
+                                      [&](int tap) { return load(first + windows.ahead[tap]); });
+                } else
+                    result = together(windows.taps, maximal, [&](int tap) {
+                        return load(plane, windows.reach(position, tap), windows.halos.data(), part, outside);
+                    });
                 const size_t at = position * LANES + part * WIDTH;
                 store(out + at, maximal ? result : result * load_unaligned(&share[at]));
             }
@@ -62,8 +82,11 @@ void mean(const Bench &bench, const View &source, float *target) {
         alignas(64) float lanes[LANES];
         for (int part = 0; part < PARTS; part++) {
             vec sum[4] = {};
-            for (size_t position = 0; position < pixels.reach.size(); position++)
-                sum[position % 4] += load(plane, pixels.reach[position], pixels.halos.data(), part);
+            for (size_t position = 0; position < pixels.plain.size(); position++)
+                sum[position % 4] +=
+                    pixels.plain[position]
+                        ? load(plane + position * LANES + part * WIDTH)
+                        : load(plane, pixels.reach(position, 0), pixels.halos.data(), part);
             store(lanes + part * WIDTH, (sum[0] + sum[1]) + (sum[2] + sum[3]));
         }
         for (int n = 0; n < per_vector && v * per_vector + n < bench.batch; n++) {

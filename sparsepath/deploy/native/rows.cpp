@@ -10,6 +10,9 @@ namespace sparsepath {
 namespace {
 
 constexpr int TOGETHER = 4;  // images that share a weight once it is read
+// So many products are summed before they are added to the others: the error of one long sum grows with
+// its length.
+constexpr size_t STRETCH = 1024;
 
 // N images of one block. Sums take turns at two accumulators, so that they need not wait.
 template <int N>
@@ -17,18 +20,22 @@ void multiply_block(const FilterBlock &block, const float *source, size_t length
     const size_t columns = block.columns.size();
     for (int part = 0; part < PARTS; part++) {
         const float *weight = block.weight.data() + part * WIDTH;
-        vec sum[2][N] = {};
-        size_t k = 0;
-        for (; k + 2 <= columns; k += 2)
-            SP_UNROLL for (int turn = 0; turn < 2; turn++) {
-                const vec w = load(weight + (k + turn) * LANES);
+        vec total[N] = {};
+        for (size_t k = 0; k < columns;) {
+            const size_t end = std::min(columns, k + STRETCH);
+            vec sum[2][N] = {};
+            for (; k + 2 <= end; k += 2)
+                SP_UNROLL for (int turn = 0; turn < 2; turn++) {
+                    const vec w = load(weight + (k + turn) * LANES);
+                    SP_UNROLL for (int n = 0; n < N; n++)
+                        sum[turn][n] += w * source[n * length + block.columns[k + turn]];
+                }
+            for (; k < end; k++)
                 SP_UNROLL for (int n = 0; n < N; n++)
-                    sum[turn][n] += w * source[n * length + block.columns[k + turn]];
-            }
-        for (; k < columns; k++)
-            SP_UNROLL for (int n = 0; n < N; n++)
-                sum[0][n] += load(weight + k * LANES) * source[n * length + block.columns[k]];
-        SP_UNROLL for (int n = 0; n < N; n++) store(sums[n] + part * WIDTH, sum[0][n] + sum[1][n]);
+                    sum[0][n] += load(weight + k * LANES) * source[n * length + block.columns[k]];
+            SP_UNROLL for (int n = 0; n < N; n++) total[n] += sum[0][n] + sum[1][n];
+        }
+        SP_UNROLL for (int n = 0; n < N; n++) store(sums[n] + part * WIDTH, total[n]);
     }
 }
 

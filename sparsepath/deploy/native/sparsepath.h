@@ -1,6 +1,6 @@
 /* The C interface of the CPU kernels: pack weights once, then run arrays of calls on buffers.
  *
- * Nothing here keeps global state. An engine (its threads) runs one program at a
+ * Nothing here keeps global state, but for a count of forks. An engine (its threads) runs one program at a
  * time; packed weights are read-only and may be shared by any number of engines. The same sources
  * become one library per instruction set; weights packed by one may be run by another. The caller owns
  * every buffer. Shapes are checked by the Python side (program.py), which builds the calls. */
@@ -13,7 +13,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define SP_VERSION 3 /* raised whenever this file changes meaning */
+#define SP_VERSION 4 /* raised whenever this file changes meaning */
 
 /* How a map of height x width lies in the 16 lanes; explained in layout.h. */
 typedef struct sp_layout {
@@ -72,13 +72,15 @@ typedef struct sp_engine sp_engine;
 int sp_version(void);
 const char *sp_best_isa(void); /* "avx512", "avx2" or "portable": the best that runs here */
 
-/* weight is (out, in / groups, kernel) row-major, bias (out) or null; both are copied. */
+/* weight is (out, in / groups, kernel) row-major, bias (out) or null; both are copied. Null: there is
+ * not enough memory. */
 sp_weights *sp_pack_conv(const sp_conv_spec *spec, const float *weight, const float *bias);
 sp_weights *sp_pack_linear(int32_t out, int32_t in, const float *weight, const float *bias,
                            int32_t method); /* SP_DIRECT or SP_ROWS */
 void sp_weights_free(sp_weights *weights);
 size_t sp_weights_bytes(const sp_weights *weights); /* memory of the packed form */
 
+/* Null: the system does not give so many threads. A forked process runs another's engine alone. */
 sp_engine *sp_engine_create(int32_t threads);
 void sp_engine_free(sp_engine *engine);
 
@@ -86,9 +88,10 @@ void sp_engine_free(sp_engine *engine);
  * as must be every slot that holds lanes. */
 size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t threads);
 
-/* Run the calls in order on `batch` images; slots[i] is the buffer of slot i. */
-void sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,
-            int32_t batch, float *workspace);
+/* Run the calls in order on `batch` images; slots[i] is the buffer of slot i. Gives 1; or 0 if there
+ * was not enough memory, and then the buffers that the calls write hold anything. */
+int32_t sp_run(const sp_engine *engine, const sp_call *calls, int32_t count, float *const *slots,
+               int32_t batch, float *workspace);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -2,7 +2,10 @@
 // one image the next within a tenth of a millisecond.
 #include "team.h"
 
+#include <pthread.h>
+
 #include <chrono>
+#include <new>
 
 namespace sparsepath {
 namespace {
@@ -10,6 +13,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto PATIENCE = std::chrono::milliseconds(1);
 constexpr int SPINS = 64;  // about a microsecond
+
+// Forks that led to this process. To ask the system who we are would take as long as a small layer.
+unsigned forks = 0;
+[[maybe_unused]] const int told = pthread_atfork(nullptr, nullptr, [] { forks++; });
 
 // One moment of active waiting. Where the other cores are busy, a worker runs on the core of the thread
 // that it waits for, or the other way round: so whoever waits gives its core away again and again.
@@ -24,12 +31,21 @@ inline void relax(int spin) {
 
 }  // namespace
 
-Team::Team(int threads) {
-    for (int thread = 1; thread < threads; thread++)
-        workers_.emplace_back([this, thread] { work(thread); });
+Team::Team(int threads) : home_(forks) {
+    try {
+        for (int thread = 1; thread < threads; thread++)
+            workers_.emplace_back([this, thread] { work(thread); });
+    } catch (...) {  // the system gives no more
+        end();
+        throw;
+    }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+bool Team::here() const { return home_ == forks; }
+
+void Team::end() {
     ending_ = true;
     announce();
     for (auto &worker : workers_) worker.join();
@@ -42,8 +58,13 @@ void Team::announce() {
     if (sleepers_) wake_.notify_all();
 }
 
+// What a job throws waits until nobody is at the job any more.
 void Team::take_parts(int thread) {
-    for (int part; (part = next_.fetch_add(1)) < parts_;) call_(context_, part, thread);
+    try {
+        for (int part; (part = next_.fetch_add(1)) < parts_;) call_(context_, part, thread);
+    } catch (const std::bad_alloc &) {
+        failed_ = true;
+    }
 }
 
 // A worker that comes late finds the job closed: nobody waits for a thread that has not begun.
@@ -55,6 +76,7 @@ void Team::run(Call call, void *context, int parts) {
     take_parts(0);
     open_ = false;
     for (int spin = 1; inside_.load() > 0; spin++) relax(spin);
+    if (failed_.exchange(false)) throw std::bad_alloc();
 }
 
 void Team::work(int thread) {

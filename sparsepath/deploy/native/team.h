@@ -15,6 +15,9 @@ class Team {
     Team(const Team &) = delete;
     Team &operator=(const Team &) = delete;
 
+    // A process that was forked has the team, but none of its threads: it must neither run nor end it.
+    bool here() const;
+
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
     // job(part, thread) for every part below `parts`, each once; returns when all are done.
@@ -31,9 +34,11 @@ class Team {
     using Call = void (*)(void *context, int part, int thread);
     void run(Call call, void *context, int parts);
     void announce();
+    void end();
     void work(int thread);
     void take_parts(int thread);
 
+    const unsigned home_;  // forks that led to the process it began in
     std::vector<std::thread> workers_;
     Call call_ = nullptr;
     void *context_ = nullptr;
@@ -43,6 +48,7 @@ class Team {
     std::atomic<bool> open_{false};   // whether more of them may
     std::atomic<unsigned> jobs_{0};   // jobs so far
     std::atomic<bool> ending_{false};
+    std::atomic<bool> failed_{false};  // a part found no memory
     std::mutex mutex_;                // of those who sleep
     std::condition_variable wake_;
     int sleepers_ = 0;

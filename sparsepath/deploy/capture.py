@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from sparsepath.deploy.copies import copied, replaced_forward, why_opaque, with_weights_computed
+from sparsepath.deploy.copies import copied, why_opaque, why_replaced, with_weights_computed
 from sparsepath.deploy.graph import Call, Graph, Node, Value
 from sparsepath.deploy.idle import without_idle_dropouts
 from sparsepath.deploy.network import GraphNetwork, SingleInput
@@ -32,7 +32,7 @@ def capture(model: nn.Module, *, inputs: int = 1, example: Sequence[Tensor] | No
     axes = tuple(x.dim() for x in example or ())
     if isinstance(model, GraphNetwork):
         plain = type(model).forward in (GraphNetwork.forward, SingleInput.forward)
-        plain = plain and not replaced_forward(model) and why_opaque(model) is None
+        plain = plain and why_replaced(model) is None and why_opaque(model) is None
         if plain and (known := model.graph()) is not None:
             return known
         names = model.input_names()
@@ -41,17 +41,20 @@ def capture(model: nn.Module, *, inputs: int = 1, example: Sequence[Tensor] | No
     try:
         return _traced(model, names, axes)
     except Exception as error:  # whatever a user's code may raise on values that are not there yet
-        call = Call(copied(model), tuple(map(Value, names)), {}, untraceable(error))
-        node = Node("model", "torch", names, call=call)
-        return Graph(names, (node,), Value("model"))
+        return whole(model, names, untraceable(error))
+
+
+def whole(model: nn.Module, names: tuple[str, ...], why: str) -> Graph:
+    """A copy of the model as the single node of a graph, which torch runs."""
+    call = Call(copied(model), tuple(map(Value, names)), {}, why)
+    return Graph(names, (Node("model", "torch", names, call=call),), Value("model"))
 
 
 def _traced(model: nn.Module, names: tuple[str, ...], axes: tuple[int, ...]) -> Graph:
     """The graph of a copy, which the code may change on its way; if it did, that is a reason."""
     own = copied(model)
     why = "it cannot be copied" if own is model else why_opaque(with_weights_computed(own))
-    if replaced_forward(own):  # fx would trace that of its class
-        why = "its forward was replaced"
+    why = why_replaced(own) or why  # fx would trace the forward of its class
     if why is not None:
         raise Unknown(why)
     state, tracer = State.of(own), Tracer(names)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.fx import _symbolic_trace
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy.copies import why_opaque
 from sparsepath.deploy.dice import Dice
-from sparsepath.deploy.recorded import refuse_lost_changes, refuse_lost_kind
+from sparsepath.deploy.recorded import counts, refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.translate import Unknown
 
 # While fx traces it takes over the calls and attributes of all modules there are.
@@ -40,7 +40,20 @@ def untraceable(error: Exception) -> str:
 
 
 class _Proxy(fx.Proxy):
-    """A value to come that remembers changes in place, where fx itself would record plain ones."""
+    """A value to come that remembers changes in place, where fx itself would record plain ones.
+
+    Code that asks is told that it is a tensor, but no weight; unless it is a number.
+    """
+
+    _is_param = _is_buffer = False
+
+    @property
+    def __class__(self) -> Any:
+        return _Proxy if counts(self.node) else Tensor
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        raise Unknown("it sets '__class__' of a tensor")
 
     def __iadd__(self, other: Any) -> Any:
         return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
@@ -91,6 +104,7 @@ class Tracer(fx.Tracer):
         self.reasons: dict[str, str] = {}
         self.dice = Dice()
         self._here = _Here(None)
+        self._autocast = torch.is_autocast_enabled("cpu")
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
         """The recorded calls; afterwards torch's modules are as they were, whatever happened."""
@@ -124,10 +138,14 @@ class Tracer(fx.Tracer):
     def create_node(self, kind: str, target: Any, *rest: Any, **options: Any) -> fx.Node:
         """Record a call, unless it would write where a trace does not see it."""
         refuse_lost_changes(target)
+        if torch.is_autocast_enabled("cpu") != self._autocast:
+            raise Unknown("it turns autocast on or off")
         return super().create_node(kind, target, *rest, **options)
 
     def create_arg(self, a: Any) -> Any:
         """Record an argument, unless fx would make another kind of thing of it."""
+        if type(a) is _Proxy:
+            return a.node
         refuse_lost_kind(a)
         if type(a) is OrderedDict:
             pairs = [(key, self.create_arg(x)) for key, x in a.items()]

@@ -1,12 +1,16 @@
 """Copies of a user's modules: tracing and running may change them, but never the user's own."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import GraphModule
 from torch.nn.modules import module as global_hooks
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
@@ -24,10 +28,9 @@ def copied(module: nn.Module) -> nn.Module:
 
     One that takes no part in this at all is given back itself.
     """
-    # Torch copies no tensor that remembers how it was computed, as a pruned weight does.
     inside = [x for _, x in held(module)]
     memo: dict[int, Any] = {
-        id(x): x.detach().clone() for x in inside if isinstance(x, Tensor) and not x.is_leaf
+        id(x): _cloned(x) for x in inside if isinstance(x, Tensor) and _refuses_copies(x)
     }
     functions = [f for x in inside if not isinstance(x, Tensor) for f in _closures(x)]
     memo.update({id(f): _opened(f) for f in functions})
@@ -45,6 +48,32 @@ def copied(module: nn.Module) -> nn.Module:
             if before != CellType():  # one that names nothing yet
                 after.cell_contents = made.get(id(before.cell_contents), before.cell_contents)
     return own
+
+
+def _refuses_copies(x: Tensor) -> bool:
+    """Torch copies none that remembers how it was computed, as a pruned weight, nor sparse ones."""
+    return not x.is_leaf or (x.layout != torch.strided and not is_lazy(x))
+
+
+def _cloned(x: Tensor) -> Tensor:
+    own = x.detach().clone()
+    return nn.Parameter(own, x.requires_grad) if isinstance(x, nn.Parameter) else own
+
+
+@contextmanager
+def kinds_kept(module: nn.Module) -> Iterator[None]:
+    """Runs of copies within leave the attributes of the classes as they were: copies share them."""
+    kept = [(kind, parts(kind)) for _, kind in held(module) if isinstance(kind, type)]
+    try:
+        yield
+    finally:
+        for kind, before in kept:
+            now = parts(kind)
+            for name in now.keys() - before.keys():
+                delattr(kind, name)
+            for name, x in before.items():
+                if name not in now or now[name] is not x:
+                    setattr(kind, name, x)
 
 
 def _closures(holder: Any) -> list[FunctionType]:
@@ -88,9 +117,14 @@ def with_weights_computed(module: nn.Module) -> nn.Module:
     return module
 
 
-def replaced_forward(module: nn.Module) -> bool:
-    """Whether the module itself has a forward besides that of its class."""
-    return "forward" in vars(module)
+def why_replaced(module: nn.Module) -> str | None:
+    """Why a call of the module is not what its class's forward says, or None."""
+    if "forward" in vars(module):
+        return "its forward was replaced"
+    calls = next(kind for kind in type(module).__mro__ if "__call__" in vars(kind))
+    # That of an fx.GraphModule only says more about errors.
+    plain = calls is nn.Module or isinstance(module, GraphModule)
+    return None if plain else "it has a __call__ of its own"
 
 
 def why_opaque(module: nn.Module) -> str | None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sparsepath.deploy.copies import replaced_forward, why_opaque
+from sparsepath.deploy.copies import why_opaque, why_replaced
 from sparsepath.deploy.graph import Attribute, Node
 from sparsepath.deploy.operations import DROPOUTS, FUSED
 
@@ -147,7 +147,7 @@ def node_of(layer: nn.Module, node: Node) -> Node | None:
         if (array := getattr(layer, NAMES.get(key, key), None)) is not None
     }
     now = replace(node, arrays=arrays)
-    if why_opaque(layer) or replaced_forward(layer) or not _unchanged(layer, node):
+    if why_opaque(layer) or why_replaced(layer) or not _unchanged(layer, node):
         return None
     attributes = {
         key: x if key in FUSED or not hasattr(layer, key) else getattr(layer, key)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from sparsepath.deploy.graph import Array, Call, mapped
 from sparsepath.deploy.naming import Names
+from sparsepath.deploy.translate import Unknown
 
 
 class OwnArrays:
@@ -28,6 +29,8 @@ class OwnArrays:
         """The copy of a weight; anything else as it is."""
         if not isinstance(x, Tensor):
             return x
+        if x.layout != torch.strided:
+            raise Unknown(f"a weight is {x.layout}")
         if id(x) not in self._copies:
             self._copies[id(x)] = x.detach().clone(memory_format=torch.contiguous_format)
         return self._copies[id(x)]

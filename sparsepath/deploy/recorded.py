@@ -26,6 +26,9 @@ INPLACE = {
 # Changes of a tensor that is there already by one that is to come: only `_Proxy` hears of others.
 LOST = (operator.setitem, "__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__",
         "__irshift__")  # fmt: skip
+# What a tensor tells of itself in numbers, and what it has that is a tensor.
+TOLD = ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "item")
+VIEWS = ("T", "mT", "H", "mH", "data", "real", "imag", "grad")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,16 @@ def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
     if isinstance(first, Shape) and target is operator.getitem and isinstance(rest[0], int):
         return Length(first.value, rest[0])
     return None
+
+
+def counts(node: fx.Node) -> bool:
+    """Whether what a recorded call gives is a number, or several, but no tensor."""
+    if node.op == "call_method":
+        return node.target in TOLD
+    if node.target is getattr:
+        return node.args[1] not in VIEWS
+    home = getattr(node.target, "__module__", None)
+    return home in ("_operator", "math") and all(map(counts, node.all_input_nodes))
 
 
 def is_open(structure: Any) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.deploy import reference
-from sparsepath.deploy.capture import capture
+from sparsepath.deploy.copies import kinds_kept
 from sparsepath.deploy.extremes import Extreme
 from sparsepath.deploy.graph import Graph
 from sparsepath.deploy.inputs import (
@@ -26,6 +26,7 @@ from sparsepath.deploy.planned import SIZES, Planned
 from sparsepath.deploy.report import Report
 from sparsepath.deploy.target import named
 from sparsepath.deploy.tuning import Times
+from sparsepath.deploy.verified import verified
 from sparsepath.errors import BadInput, checked_count, checked_flag
 
 
@@ -56,10 +57,9 @@ def compile(
     checked_count("threads", threads)
     for name, flag in (("tune", tune), ("strict", strict), ("native_only", native_only)):
         checked_flag(name, flag)
-    with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        captured = capture(model, inputs=len(inputs))
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), kinds_kept(model):
         return Runtime(
-            captured,
+            verified(model, inputs),
             inputs,
             threads=threads,
             times=_times(cache, threads) if tune else None,

@@ -376,12 +376,21 @@ class Restless(nn.Module):
         return self.conv(x) + torch.rand(())
 
 
-class Turning(Restless):
+class Counted(Restless):
     turn = 0
 
     def forward(self, x):
-        Turning.turn += 1  # of the class, where nobody looks
-        return self.conv(x) * Turning.turn
+        Counted.turn += 1
+        return self.conv(x) * Counted.turn
+
+
+TURNS = [0]
+
+
+class Turning(Restless):
+    def forward(self, x):
+        TURNS[0] += 1  # where nobody looks
+        return self.conv(x) * TURNS[0]
 
 
 @pytest.mark.parametrize(
@@ -393,6 +402,7 @@ class Turning(Restless):
         (nn.Conv2d(3, 4, 1), torch.ones(1, 2, 4, 4), {}, r"cannot run the example of shape"),
         (nn.Conv2d(3, 4, 1), torch.ones(1, 3, 4, 4), {"multiple": 0}, "multiple must be a whole"),
         (Restless(), torch.ones(1, 3, 4, 4), {}, "it draws random numbers"),
+        (Counted(), torch.ones(1, 3, 4, 4), {}, "it changes its own 'turn' as it runs"),
         (Turning(), torch.ones(1, 3, 4, 4), {}, "the same at every call"),
     ],
 )

@@ -29,10 +29,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from sparsepath.deploy import Runtime, compile
-from sparsepath.deploy.kernels import Engine
-from sparsepath.deploy.runtimes import Run
-from sparsepath.deploy.timing import by_turns
-from sparsepath.deploy.tuning import machine
+from sparsepath.deploy.measuring.runtimes import Run
+from sparsepath.deploy.measuring.timing import by_turns
+from sparsepath.deploy.running.kernels import Engine
+from sparsepath.deploy.running.tuning import machine
 from sparsepath.lab.models import NETWORKS, PUBLISHED, Network
 from sparsepath.storage import read_json, write_json
 

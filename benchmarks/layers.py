@@ -26,9 +26,9 @@ import onnxruntime
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from sparsepath.deploy.kernels import RELU, Conv, Method, isas
-from sparsepath.deploy.plan import TILES
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running.kernels import RELU, Conv, Method, isas
+from sparsepath.deploy.running.plan import TILES
+from sparsepath.deploy.running.program import Program
 from sparsepath.storage import write_json
 
 ZEROS = (0.0, 0.34, 0.5, 0.8, 0.9)

@@ -6,10 +6,10 @@ from importlib import metadata
 
 from torch import Tensor, nn
 
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.fold import folded
-from sparsepath.deploy.onnx_graph import onnx_for
-from sparsepath.deploy.runtimes import Run, eager, inductor, runtimes
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.files.onnx_graph import onnx_for
+from sparsepath.deploy.graph.fold import folded
+from sparsepath.deploy.measuring.runtimes import Run, eager, inductor, runtimes
 
 
 def torch_eager(model: nn.Module, images: Tensor, threads: int) -> Run:

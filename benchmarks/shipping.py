@@ -29,8 +29,8 @@ from shipping_networks import pool_of, with_sparse_fc1
 from torch import Tensor, nn
 
 from sparsepath.deploy import compact, compile, export, load, save
-from sparsepath.deploy.runtimes import Run
-from sparsepath.deploy.tuning import machine
+from sparsepath.deploy.measuring.runtimes import Run
+from sparsepath.deploy.running.tuning import machine
 from sparsepath.lab.data import Data, Split, normalise
 from sparsepath.lab.data import load as load_data
 from sparsepath.lab.folders import circumstances

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sparsepath.deploy import compile
-from sparsepath.deploy.clusters import clusters
-from sparsepath.deploy.weights import matches, weights_of
+from sparsepath.deploy.bits.clusters import clusters
+from sparsepath.deploy.bits.weights import matches, weights_of
 from sparsepath.lab.data import Data, augment, normalise
 
 TEMPERATURE = 2.0

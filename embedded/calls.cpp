@@ -1,4 +1,4 @@
-// Which cases the kernels take, and how results are laid out (Layout of sparsepath/deploy/maps.py).
+// Which cases the kernels take, and how results are laid out (Layout of sparsepath/deploy/running/maps.py).
 #include "calls.h"
 
 #include <algorithm>

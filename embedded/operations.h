@@ -1,4 +1,4 @@
-// Every operation of a graph by name (sparsepath/deploy/operations.py says what each means).
+// Every operation of a graph by name (sparsepath/deploy/graph/operations.py says what each means).
 #pragma once
 #include "machine.h"
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sparsepath.deploy.opened import of_model
-from sparsepath.deploy.sides import Effort, Side, Subject, sides
-from sparsepath.deploy.timing import Speed
+from sparsepath.deploy.files.opened import of_model
+from sparsepath.deploy.measuring.sides import Effort, Side, Subject, sides
+from sparsepath.deploy.measuring.timing import Speed
 from sparsepath.lab.deploy_record import MANY, ONE, latency
 from sparsepath.lab.models import build
 from sparsepath.lab.weights import load_checkpoint

@@ -509,7 +509,7 @@ def test_the_dense_row_counts_the_zeros_it_starts_from(data, finished, tmp_path)
 def test_inspect_shows_a_saved_network_without_its_weights(tmp_path) -> None:
     import torch
 
-    from sparsepath.deploy.artifact import save
+    from sparsepath.deploy.files.artifact import save
 
     layer = torch.nn.Conv2d(3, 8, 3)
     layer.weight.data[:7] = 0

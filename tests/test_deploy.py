@@ -14,7 +14,8 @@ from tiny import tiny_data, tiny_options
 from typer.testing import CliRunner
 
 from sparsepath.cli import app
-from sparsepath.deploy import export, load, save, timing
+from sparsepath.deploy import export, load, save
+from sparsepath.deploy.measuring import timing
 from sparsepath.lab.deployment import BEST
 from sparsepath.report.tables import MISSING
 
@@ -137,7 +138,7 @@ def test_a_file_that_cannot_be_written_is_no_failure_of_the_run(folder, options,
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sparsepath.deploy.artifact.write_tensors", full)
+    monkeypatch.setattr("sparsepath.deploy.files.artifact.write_tensors", full)
     result = call("run", *options, "--out", str(folder))
     assert result.exit_code == 0, result.output
     assert "Nothing is deployed: " in result.stdout
@@ -148,7 +149,7 @@ def test_a_file_that_cannot_be_written_is_no_failure_of_the_run(folder, options,
 
 def empty_what_is_loaded(monkeypatch):
     """From now on every file gives a network of zeros."""
-    from sparsepath.deploy import opened
+    from sparsepath.deploy.files import opened
 
     true_load = opened.load
 
@@ -198,7 +199,7 @@ def test_every_format_is_written_and_run(folder, form, name):
 
 @pytest.mark.parametrize("given", ["--int8", "--share 3", "--int8 --format onnx"])
 def test_fewer_bits_make_a_smaller_file_that_is_judged_as_loaded(folder, given):
-    pytest.importorskip("sparsepath.deploy.quantise")
+    pytest.importorskip("sparsepath.deploy.bits.quantise")
     form = given.partition("--format ")[2] or "artifact"
     if form == "onnx":
         pytest.importorskip("onnxruntime")
@@ -374,7 +375,7 @@ def test_bench_shows_the_peak_memory_of_a_fresh_process(ended):
     folder, _ = ended
     code = f"""
 from sparsepath.cli import app
-from sparsepath.deploy import timing
+from sparsepath.deploy.measuring import timing
 timing.TURN, timing.MOST = {BRIEF_TURN}, timing.LEAST
 app()
 """

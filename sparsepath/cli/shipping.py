@@ -9,7 +9,7 @@ from sparsepath.cli.speech import Debug, console, say, sentences
 from sparsepath.errors import BadInput
 
 if TYPE_CHECKING:
-    from sparsepath.deploy.sides import Effort
+    from sparsepath.deploy.measuring.sides import Effort
     from sparsepath.lab.deploying import Deployed
 
 Threads = Annotated[int, typer.Option("--threads", help="How many threads all runtimes get.")]
@@ -92,8 +92,8 @@ def bench(
 ) -> None:
     """Measure a network's file on this machine, in every runtime that is here."""
     with sentences(debug):
-        from sparsepath.deploy.opened import opened
-        from sparsepath.deploy.sides import Subject, random_images, sides
+        from sparsepath.deploy.files.opened import opened
+        from sparsepath.deploy.measuring.sides import Subject, random_images, sides
         from sparsepath.report.deployed import measured_text
 
         network = opened(file)
@@ -111,13 +111,13 @@ def inspect_file(
 ) -> None:
     """Show what a saved network holds, without reading its weights."""
     with sentences(debug):
-        from sparsepath.deploy.contents import contents
+        from sparsepath.deploy.files.contents import contents
 
         say(contents(file))
 
 
 def _effort(threads: int, *, no_tune: bool, quick: bool) -> "Effort":
-    from sparsepath.deploy.sides import QUICK, Effort
+    from sparsepath.deploy.measuring.sides import QUICK, Effort
 
     if quick:
         return Effort(QUICK_SECONDS, QUICK, memory=False, threads=threads, tune=not no_tune)
@@ -129,7 +129,7 @@ def deploy_best(folder: Path) -> None:
 
     The run itself is done by then, so nothing that is wrong here is an error of the run.
     """
-    from sparsepath.deploy.opened import opened
+    from sparsepath.deploy.files.opened import opened
     from sparsepath.lab.deploying import deploy as deployed
     from sparsepath.lab.deployment import BEST
     from sparsepath.report.visible import quoted

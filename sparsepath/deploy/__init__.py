@@ -1,11 +1,11 @@
 """Making a sparse network smaller, keeping it in a file, and running it fast on the CPU."""
 
-from sparsepath.deploy.artifact import Artifact, load, save
-from sparsepath.deploy.compact import Compacted, compact
-from sparsepath.deploy.export import Exported, export
-from sparsepath.deploy.quantise import int8_onnx, int8_weights
-from sparsepath.deploy.runtime import Runtime, compile
-from sparsepath.deploy.share import share
+from sparsepath.deploy.bits.quantise import int8_onnx, int8_weights
+from sparsepath.deploy.bits.share import share
+from sparsepath.deploy.files.artifact import Artifact, load, save
+from sparsepath.deploy.files.export import Exported, export
+from sparsepath.deploy.running.runtime import Runtime, compile
+from sparsepath.deploy.shrinking.compact import Compacted, compact
 
 __all__ = [
     "Artifact",

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sparsepath.deploy.artifact import save
-from sparsepath.deploy.compact import compact
-from sparsepath.deploy.export import export
-from sparsepath.deploy.onnx_file import label
-from sparsepath.deploy.opened import Opened, of_model, opened
-from sparsepath.deploy.runtimes import Run
-from sparsepath.deploy.sides import macs
-from sparsepath.deploy.target import free, writing
+from sparsepath.deploy.files.artifact import save
+from sparsepath.deploy.files.export import export
+from sparsepath.deploy.files.onnx_file import label
+from sparsepath.deploy.files.opened import Opened, of_model, opened
+from sparsepath.deploy.files.target import free, writing
+from sparsepath.deploy.measuring.runtimes import Run
+from sparsepath.deploy.measuring.sides import macs
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
 
@@ -146,9 +146,9 @@ def _compacted(model: nn.Module, example: Tensor, form: Form) -> tuple[nn.Module
 def _fewer_bits(model: nn.Module, form: Form, train: Train | None) -> nn.Module:
     made = model
     if form.share is not None:
-        made = import_module("sparsepath.deploy.share").share(model, form.share, train=train)
+        made = import_module("sparsepath.deploy.bits.share").share(model, form.share, train=train)
     elif form.int8 and form.format == "artifact":
-        made = import_module("sparsepath.deploy.quantise").int8_weights(model)
+        made = import_module("sparsepath.deploy.bits.quantise").int8_weights(model)
     return made
 
 
@@ -163,7 +163,9 @@ def _write_onnx(
 ) -> None:
     if form.int8:
         with writing(path):
-            import_module("sparsepath.deploy.quantise").int8_onnx(model, batches, path, force=force)
+            import_module("sparsepath.deploy.bits.quantise").int8_onnx(
+                model, batches, path, force=force
+            )
     else:
         export(model, example, path, format="onnx", force=force)
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from sparsepath.deploy.files.target import replaceable
 from sparsepath.deploy.ship import Form
-from sparsepath.deploy.target import replaceable
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import RESULTS, SETTINGS
 

@@ -4,11 +4,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsepath.deploy.artifact import save
-from sparsepath.deploy.opened import of_model
-from sparsepath.deploy.runtimes import NAMES, eager
+from sparsepath.deploy.files.artifact import save
+from sparsepath.deploy.files.opened import of_model
+from sparsepath.deploy.measuring.runtimes import NAMES, eager
+from sparsepath.deploy.measuring.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.ship import Form, Shipped, difference, ship
-from sparsepath.deploy.sides import Effort, Side, Subject, sides
 from sparsepath.errors import BadInput
 from sparsepath.lab.deploy_record import MANY, ONE, figures_of, keep, latency, side_figures
 from sparsepath.lab.deploy_target import target

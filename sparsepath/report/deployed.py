@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparsepath.deploy.sides import Side
-from sparsepath.deploy.timing import Speed
+from sparsepath.deploy.measuring.sides import Side
+from sparsepath.deploy.measuring.timing import Speed
 from sparsepath.lab.deploying import Deployed
 from sparsepath.report.layout import MISSING, Table
 from sparsepath.report.tables import percent

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from sparsepath.deploy.artifact import save
+from sparsepath.deploy.files.artifact import save
 
 FOLDER = Path(__file__).parents[2] / "embedded"
 PARTS = Path(__file__).with_name("embedded_parts.cpp")

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import sparsepath
-from sparsepath.deploy import packing
-from sparsepath.deploy.artifact import load, save
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.compact import compact
-from sparsepath.deploy.contents import contents
-from sparsepath.deploy.export import export
-from sparsepath.deploy.graph_json import read, written
-from sparsepath.deploy.manifest import read_manifest
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.files import packing
+from sparsepath.deploy.files.artifact import load, save
+from sparsepath.deploy.files.contents import contents
+from sparsepath.deploy.files.export import export
+from sparsepath.deploy.files.graph_json import read, written
+from sparsepath.deploy.files.manifest import read_manifest
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS
 from sparsepath.support import Support

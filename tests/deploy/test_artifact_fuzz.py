@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sparsepath.deploy.artifact import load, save
-from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.files.artifact import load, save
+from sparsepath.deploy.graph.network import GraphNetwork
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors, write_tensors
 from sparsepath.support import Support

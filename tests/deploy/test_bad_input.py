@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sparsepath.deploy import compact, export, load, save
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.running.runtime import compile
 from sparsepath.errors import BadInput
 
 from .test_runtime import error, exact, small

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.running.runtime import compile
 from sparsepath.errors import BadInput
 
 IMAGES = torch.randn(2, 3, 16, 16)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.reference import run
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph.reference import run
 from sparsepath.errors import BadInput
 
 from .cases import BUILDERS, network, sizes

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sparsepath.deploy.compact import compact
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS, PUBLISHED, DenseNet, ResNet, UNet
 

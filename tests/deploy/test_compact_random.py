@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from torch import nn
 
-from sparsepath.deploy.artifact import load, save
-from sparsepath.deploy.compact import compact
+from sparsepath.deploy.files.artifact import load, save
+from sparsepath.deploy.shrinking.compact import compact
 
 from .test_compact import pruned, same
 

@@ -11,14 +11,14 @@ import numpy
 import pytest
 import torch
 
-from sparsepath.deploy.artifact import load, save
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.graph import Graph, Node, Value
-from sparsepath.deploy.manifest import read_manifest
-from sparsepath.deploy.network import GraphNetwork
-from sparsepath.deploy.operations import DROPOUTS, ELEMENTWISE, OPERATIONS
-from sparsepath.deploy.quantise import int8_weights
-from sparsepath.deploy.share import share
+from sparsepath.deploy.bits.quantise import int8_weights
+from sparsepath.deploy.bits.share import share
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.files.artifact import load, save
+from sparsepath.deploy.files.manifest import read_manifest
+from sparsepath.deploy.graph.graph import Graph, Node, Value
+from sparsepath.deploy.graph.network import GraphNetwork
+from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, OPERATIONS
 from sparsepath.lab.models import CNN
 from sparsepath.storage import read_tensors
 

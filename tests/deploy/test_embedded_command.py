@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy.artifact import save
-from sparsepath.deploy.graph import Graph, Node, Value
-from sparsepath.deploy.network import GraphNetwork
+from sparsepath.deploy.files.artifact import save
+from sparsepath.deploy.graph.graph import Graph, Node, Value
+from sparsepath.deploy.graph.network import GraphNetwork
 
 from .embedded import NEEDS, answered, built, built_parts, refused, run
 

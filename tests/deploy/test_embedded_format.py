@@ -9,8 +9,8 @@ import numpy
 import pytest
 import torch
 
-from sparsepath.deploy.artifact import load
-from sparsepath.deploy.packing import _written
+from sparsepath.deploy.files.artifact import load
+from sparsepath.deploy.files.packing import _written
 from sparsepath.errors import BadInput
 from sparsepath.storage import write_tensors
 

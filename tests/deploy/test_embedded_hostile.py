@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy.artifact import save
+from sparsepath.deploy.files.artifact import save
 from sparsepath.storage import read_tensors
 
 from .cases import scrambled

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy.apart import difference
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.compact import compact
-from sparsepath.deploy.export import export
-from sparsepath.deploy.quantise import int8_onnx
+from sparsepath.deploy.bits.quantise import int8_onnx
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.files.export import export
+from sparsepath.deploy.graph.apart import difference
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
 
@@ -225,7 +225,7 @@ def test_results_of_other_shapes_or_not_finite_are_apart():
 
 
 def test_a_single_image_without_a_batch_is_refused():
-    onnx_graph = pytest.importorskip("sparsepath.deploy.onnx_graph")
+    onnx_graph = pytest.importorskip("sparsepath.deploy.files.onnx_graph")
     for layer in (nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)):
         graph = capture(nn.Sequential(layer).eval())
         with pytest.raises(onnx_graph.Inexpressible, match="single image"):

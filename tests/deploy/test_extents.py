@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sparsepath.deploy import extents as rules
-from sparsepath.deploy import reference
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.extents import Unruled, extents
-from sparsepath.deploy.fold import folded
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph import reference
+from sparsepath.deploy.graph.fold import folded
+from sparsepath.deploy.running import extents as rules
+from sparsepath.deploy.running.extents import Unruled, extents
 from sparsepath.lab.models import UNet
 
 from .cases import BUILDERS, network, sizes

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels, runtime
-from sparsepath.deploy.extremes import Bounds, Extreme
-from sparsepath.deploy.kernels import Conv
-from sparsepath.deploy.library import CCall
-from sparsepath.deploy.maps import Layout, Map
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.running import kernels, runtime
+from sparsepath.deploy.running.extremes import Bounds, Extreme
+from sparsepath.deploy.running.kernels import Conv
+from sparsepath.deploy.running.library import CCall
+from sparsepath.deploy.running.maps import Layout, Map
+from sparsepath.deploy.running.runtime import compile
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
 

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from sparsepath.deploy import kernels
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.running import kernels
+from sparsepath.deploy.running.runtime import compile
 
 from .test_capture import Model, conv, unknown
 
@@ -232,7 +232,7 @@ def test_a_model_that_refuses_to_be_copied_is_left_alone_too():
 
 
 def test_a_model_of_which_nothing_can_be_copied_runs_itself(monkeypatch):
-    monkeypatch.setattr("sparsepath.deploy.copies._copied_in_part", lambda *given: 1 / 0)
+    monkeypatch.setattr("sparsepath.deploy.graph.copies._copied_in_part", lambda *given: 1 / 0)
     model = Single().eval()
     before = contents(model)
     runtime = compiled(model)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import fold
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.reference import run
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph import fold
+from sparsepath.deploy.graph.reference import run
 
 from .cases import BUILDERS, network, scrambled, sizes
 

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from sparsepath.deploy.kernels import Conv, available
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running.kernels import Conv, available
+from sparsepath.deploy.running.program import Program
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason="built without a C++ compiler"),

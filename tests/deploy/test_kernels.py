@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sparsepath.deploy.kernels import NO_CLAMP, RELU, RELU6, Conv, Linear, available, isas
-from sparsepath.deploy.maps import Layout
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running.kernels import NO_CLAMP, RELU, RELU6, Conv, Linear, available, isas
+from sparsepath.deploy.running.maps import Layout
+from sparsepath.deploy.running.program import Program
 
 pytestmark = pytest.mark.skipif(not available(), reason="built without a C++ compiler")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.running import kernels
+from sparsepath.deploy.running.runtime import compile
 
 from .cases import scrambled
 from .test_capture import Model

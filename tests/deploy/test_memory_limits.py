@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels, stages
-from sparsepath.deploy.program import Program
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.running import kernels, stages
+from sparsepath.deploy.running.program import Program
+from sparsepath.deploy.running.runtime import compile
 from sparsepath.errors import BadInput
 
 resource = pytest.importorskip("resource")
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(not kernels.available(), reason="built without a
 LIMITED = """
 import resource
 import torch
-from sparsepath.deploy.kernels import Conv, Engine, Linear
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running.kernels import Conv, Engine, Linear
+from sparsepath.deploy.running.program import Program
 from sparsepath.errors import BadInput
-from sparsepath.deploy.maps import Layout
+from sparsepath.deploy.running.maps import Layout
 
 torch.set_num_threads(1)
 

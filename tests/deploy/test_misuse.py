@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from sparsepath.deploy import kernels, library
-from sparsepath.deploy.kernels import Conv, Engine, Linear, available
-from sparsepath.deploy.maps import Layout
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running import kernels, library
+from sparsepath.deploy.running.kernels import Conv, Engine, Linear, available
+from sparsepath.deploy.running.maps import Layout
+from sparsepath.deploy.running.program import Program
 from sparsepath.errors import BadInput
 
 pytestmark = pytest.mark.skipif(not available(), reason="built without a C++ compiler")

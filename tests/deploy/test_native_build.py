@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sparsepath.deploy
-from sparsepath.deploy import kernels
+from sparsepath.deploy.running import kernels
 
 from .embedded import BUILDS, CROSS, EMULATOR, NEEDS, built, done
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.compact import compact
-from sparsepath.deploy.network import GraphNetwork
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph.network import GraphNetwork
+from sparsepath.deploy.running.runtime import compile
+from sparsepath.deploy.shrinking.compact import compact
 
 from .cases import network, scrambled
 

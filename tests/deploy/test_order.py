@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels
-from sparsepath.deploy.order import format_of, in_format
-from sparsepath.deploy.runtime import compile
-from sparsepath.deploy.tuning import Times
+from sparsepath.deploy.graph.order import format_of, in_format
+from sparsepath.deploy.running import kernels
+from sparsepath.deploy.running.runtime import compile
+from sparsepath.deploy.running.tuning import Times
 
 IMAGES = torch.randn(2, 3, 12, 10)
 

@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from sparsepath import ADMM, L0, Schedule, regularisation_path
-from sparsepath.deploy.artifact import load, save
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.compact import compact
-from sparsepath.deploy.network import as_module
-from sparsepath.deploy.ordinary import BatchNorm
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.files.artifact import load, save
+from sparsepath.deploy.graph.network import as_module
+from sparsepath.deploy.graph.ordinary import BatchNorm
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.metrics import macs
 

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels, planned, reference
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.choices import Choice, Weights
-from sparsepath.deploy.plan import ONE, Planner
-from sparsepath.deploy.reference import shapes
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph import reference
+from sparsepath.deploy.graph.reference import shapes
+from sparsepath.deploy.running import kernels, planned
+from sparsepath.deploy.running.choices import Choice, Weights
+from sparsepath.deploy.running.plan import ONE, Planner
+from sparsepath.deploy.running.runtime import compile
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sparsepath.deploy import phases as module
-from sparsepath.deploy.kernels import RELU, Conv, Linear, available, isas
-from sparsepath.deploy.phases import Phase, visits
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running import phases as module
+from sparsepath.deploy.running.kernels import RELU, Conv, Linear, available, isas
+from sparsepath.deploy.running.phases import Phase, visits
+from sparsepath.deploy.running.program import Program
 
 pytestmark = pytest.mark.skipif(not available(), reason="there are no native kernels here")
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sparsepath.deploy import int8_onnx, int8_weights, load, save
-from sparsepath.deploy.compact import compact
-from sparsepath.deploy.levels import levels_of
-from sparsepath.deploy.manifest import read_manifest
-from sparsepath.deploy.quantise import _check_zeros, levelled
+from sparsepath.deploy.bits.levels import levels_of
+from sparsepath.deploy.bits.quantise import _check_zeros, levelled
+from sparsepath.deploy.files.manifest import read_manifest
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 
 from .cases import network, scrambled

@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 from torch import nn
 
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.running.runtime import compile
 
 from .cases import scrambled
 from .test_runtime import exact

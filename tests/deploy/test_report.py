@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.utils import prune
 
 import sparsepath
-from sparsepath.deploy import kernels, segments
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.runtime import compile
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.running import kernels, segments
+from sparsepath.deploy.running.runtime import compile
 
 from .cases import BUILDERS, network
 from .test_capture import Model, Stubborn, conv

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import sparsepath
-from sparsepath.deploy import kernels
-from sparsepath.deploy.runtime import Runtime, compile
+from sparsepath.deploy.running import kernels
+from sparsepath.deploy.running.runtime import Runtime, compile
 
 from .cases import BUILDERS, network, scrambled, sizes
 from .test_capture import KNOWN, UNKNOWN

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sparsepath.deploy import load, save, share
-from sparsepath.deploy.clusters import clusters
-from sparsepath.deploy.compact import compact
+from sparsepath.deploy.bits.clusters import clusters
+from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 
 from .cases import network, scrambled

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import artifact, contents
-from sparsepath.deploy.opened import living, opened
+from sparsepath.deploy.files import artifact, contents
+from sparsepath.deploy.files.opened import living, opened
+from sparsepath.deploy.measuring.sides import macs
 from sparsepath.deploy.ship import ENDINGS, Form, difference, ship
-from sparsepath.deploy.sides import macs
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_tensors
 

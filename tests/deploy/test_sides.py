@@ -7,11 +7,12 @@ import torch
 from torch import nn
 
 from sparsepath import metrics
-from sparsepath.deploy import peak, save
-from sparsepath.deploy.opened import of_model, opened
-from sparsepath.deploy.runtimes import NAMES, runtimes
-from sparsepath.deploy.sides import Effort, Side, Subject, macs, random_images, sides
-from sparsepath.deploy.timing import Speed
+from sparsepath.deploy import save
+from sparsepath.deploy.files.opened import of_model, opened
+from sparsepath.deploy.measuring import peak
+from sparsepath.deploy.measuring.runtimes import NAMES, runtimes
+from sparsepath.deploy.measuring.sides import Effort, Side, Subject, macs, random_images, sides
+from sparsepath.deploy.measuring.timing import Speed
 from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS
 

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from sparsepath.deploy import kernels
+from sparsepath.deploy.running import kernels
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import fx, nn
 
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.reference import run
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph.reference import run
 
 from .test_capture import Model, conv, unknown
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sparsepath.deploy import timing
-from sparsepath.deploy.timing import Speed, by_turns
+from sparsepath.deploy.measuring import timing
+from sparsepath.deploy.measuring.timing import Speed, by_turns
 
 
 class Clock:

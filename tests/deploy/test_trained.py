@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sparsepath.deploy import compile
-from sparsepath.deploy.kernels import Conv, Linear, available
-from sparsepath.deploy.program import Program
+from sparsepath.deploy.running.kernels import Conv, Linear, available
+from sparsepath.deploy.running.program import Program
 from sparsepath.lab.models import NETWORKS
 
 PAPER = Path(__file__).parents[2] / "reproduction" / "cifar10" / "paper"

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import kernels, tuning
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.choices import Lanes, Weights
-from sparsepath.deploy.dense import in_onnxruntime, in_torch
-from sparsepath.deploy.fold import folded
-from sparsepath.deploy.plan import MANY, ONE, Planner
-from sparsepath.deploy.reference import run
-from sparsepath.deploy.runtime import compile
-from sparsepath.deploy.tuner import Tuner
-from sparsepath.deploy.tuning import Times
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.graph.fold import folded
+from sparsepath.deploy.graph.reference import run
+from sparsepath.deploy.running import kernels, tuning
+from sparsepath.deploy.running.choices import Lanes, Weights
+from sparsepath.deploy.running.dense import in_onnxruntime, in_torch
+from sparsepath.deploy.running.plan import MANY, ONE, Planner
+from sparsepath.deploy.running.runtime import compile
+from sparsepath.deploy.running.tuner import Tuner
+from sparsepath.deploy.running.tuning import Times
 
 from .cases import network, sizes
 from .test_runtime import BUILT, error, exact, small

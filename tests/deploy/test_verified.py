@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from sparsepath.deploy import artifact, kernels
-from sparsepath.deploy.capture import capture
-from sparsepath.deploy.runtime import compile
-from sparsepath.deploy.verified import verified
+from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.capture.verified import verified
+from sparsepath.deploy.files import artifact
+from sparsepath.deploy.running import kernels
+from sparsepath.deploy.running.runtime import compile
 from sparsepath.errors import BadInput
 
 from .test_capture import Model, conv, unknown

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from sparsepath.deploy.measuring.sides import Side
+from sparsepath.deploy.measuring.timing import Speed
 from sparsepath.deploy.ship import Form
-from sparsepath.deploy.sides import Side
-from sparsepath.deploy.timing import Speed
 from sparsepath.lab.deploy_record import figures_of, side_figures
 
 SIDE = Side(5, None, 70, {1: {"torch": Speed(1, 0.5, 0.6), "onnxruntime": "not here"}}, {1: 900})

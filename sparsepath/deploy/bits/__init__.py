@@ -1,0 +1,1 @@
+"""Fewer bits for each weight: levels of 8 bits, and shared numbers."""

@@ -1,0 +1,193 @@
+"""Runs a model's code on values to come and records what it calls, unnoticed by other threads."""
+
+import operator
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx import _symbolic_trace
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from sparsepath.deploy.capture.dice import Dice
+from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refuse_lost_kind
+from sparsepath.deploy.capture.translate import Unknown
+from sparsepath.deploy.graph.copies import why_opaque
+
+# While fx traces it takes over the calls and attributes of all modules there are.
+TAKEN_OVER = ("__call__", "__getattr__")
+ONE_AT_A_TIME = threading.RLock()
+
+
+def untraceable(error: Exception) -> str:
+    """What went wrong and in which line of the user's code."""
+    foreign = {Path(torch.__file__).parent, Path(__file__).parents[1]}
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not foreign & set(Path(frame.filename).parents)
+    ]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, Unknown):
+        return f"{error}{where}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return f"it cannot be traced{where}: {lines[0]}"
+
+
+class _Proxy(fx.Proxy):
+    """A value to come that remembers changes in place, where fx itself would record plain ones.
+
+    Code that asks is told that it is a tensor, but no weight; unless it is a number.
+    """
+
+    _is_param = _is_buffer = False
+
+    @property
+    def __class__(self) -> Any:
+        return _Proxy if counts(self.node) else Tensor
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        raise Unknown("it sets '__class__' of a tensor")
+
+    def __iadd__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+    def __isub__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
+
+    def __imul__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.ifloordiv, (self, other), {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Only fx itself sets what a value to come is."""
+        if name not in ("node", "tracer"):
+            raise Unknown(f"it sets {name!r} of a tensor")
+        super().__setattr__(name, value)
+
+    def _unheard(self, other: Any) -> Any:
+        raise NotImplementedError("this kind of change in place is not understood")
+
+    __imod__ = __ipow__ = __imatmul__ = __iand__ = __ior__ = __ixor__ = _unheard
+    __ilshift__ = __irshift__ = _unheard
+
+
+@dataclass(frozen=True)
+class _Here:
+    """True in the thread that it names alone."""
+
+    thread: int | None
+
+    def __bool__(self) -> bool:
+        return self.thread == threading.get_ident()
+
+
+class Tracer(fx.Tracer):
+    """Sees through every module it can; one that it cannot follow stays whole."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        """Trace once, with values of these names."""
+        super().__init__()
+        self.record_stack_traces = True  # so that a line can be named
+        self.names = names
+        self.reasons: dict[str, str] = {}
+        self.dice = Dice()
+        self._here = _Here(None)
+        self._autocast = torch.is_autocast_enabled("cpu")
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """The recorded calls; afterwards torch's modules are as they were, whatever happened."""
+        with ONE_AT_A_TIME:
+            before = [(name, getattr(nn.Module, name)) for name in TAKEN_OVER]
+            self._here = _Here(threading.get_ident())
+            try:
+                return super().trace(root, concrete_args)
+            finally:
+                self._here = _Here(None)
+                for name, function in before:
+                    setattr(nn.Module, name, function)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """What a module has by a name: for this trace a value, for others what it is."""
+        return super().getattr(attr, attr_val, parameter_proxy_cache) if self._here else attr_val
+
+    def create_args_for_root(
+        self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
+    ) -> tuple[Callable[..., Any], list[Any]]:
+        """One value for every tensor of the example; what it does not give keeps its default."""
+        # Else what torch.compile made would refuse to run in all threads.
+        _symbolic_trace._is_fx_tracing_flag = self._here  # type: ignore[assignment]
+        values = [self.create_proxy("placeholder", name, (), {}) for name in self.names]
+        return root_fn, [self.root, *values]
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """A value to come."""
+        return _Proxy(node, self)
+
+    def create_node(self, kind: str, target: Any, *rest: Any, **options: Any) -> fx.Node:
+        """Record a call, unless it would write where a trace does not see it."""
+        refuse_lost_changes(target)
+        if torch.is_autocast_enabled("cpu") != self._autocast:
+            raise Unknown("it turns autocast on or off")
+        return super().create_node(kind, target, *rest, **options)
+
+    def create_arg(self, a: Any) -> Any:
+        """Record an argument, unless fx would make another kind of thing of it."""
+        if type(a) is _Proxy:
+            return a.node
+        refuse_lost_kind(a)
+        if type(a) is OrderedDict:
+            pairs = [(key, self.create_arg(x)) for key, x in a.items()]
+            return self.create_node("call_function", OrderedDict, (pairs,), {})
+        return super().create_arg(a)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own.
+
+        Recurrent layers gather their weights anew whenever those are other objects.
+        """
+        why = why_opaque(m)
+        if why is not None:
+            self.reasons[module_qualified_name] = why
+            return True
+        return isinstance(m, (_BatchNorm, nn.RNNBase))
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Trace into a module; if that fails, forget what it left and take it as a whole.
+
+        One of another thread, or that the model does not hold, is called as ever.
+        """
+        if not self._here or m not in (self.submodule_paths or ()):
+            return forward(*args, **kwargs)
+        before, stack = len(self.graph.nodes), self.module_stack.copy()
+        drawn = self.dice.drawn
+        try:
+            result = super().call_module(m, forward, args, kwargs)
+            if self.dice.drawn == drawn:
+                return result
+            self.dice.drawn = drawn
+            raise Unknown("it draws random numbers")
+        except Exception as error:
+            for node in reversed(list(self.graph.nodes)[before:]):
+                self.graph.erase_node(node)
+            self.module_stack = stack
+            path = self.path_of_module(m)
+            self.reasons[path] = untraceable(error)
+            return self.create_proxy("call_module", path, args, kwargs)

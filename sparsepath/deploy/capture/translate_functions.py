@@ -1,0 +1,174 @@
+"""Translations of functions without weights: shapes, arithmetic and elementwise functions."""
+
+import inspect
+import operator
+from typing import Any
+
+import torch
+from torch import nn
+
+from sparsepath.deploy.capture.translate import (
+    COMPUTED_SHAPE,
+    TRANSLATIONS,
+    Draft,
+    Length,
+    Same,
+    Translation,
+    Unknown,
+    as_plain,
+    as_value,
+    repeated,
+    translates,
+)
+from sparsepath.deploy.graph.graph import Value, values_in
+from sparsepath.deploy.graph.operations import DROPOUTS, OPERATIONS
+
+functional = nn.functional
+
+# ---- shapes
+
+
+@translates("view", "reshape", torch.reshape)
+def _reshape(input: Any, *shape: Any) -> Draft:
+    lengths = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    # The length that an axis has already, asked for by `x.size(0)` or `x.shape[0]`, is written 0.
+    kept = [0 if n == Length(as_value(input), axis) else n for axis, n in enumerate(lengths)]
+    if any(not isinstance(n, int) for n in kept) or 0 in [n for n in lengths if isinstance(n, int)]:
+        raise Unknown(COMPUTED_SHAPE)
+    return Draft("reshape", (as_value(input),), {"shape": tuple(kept)})
+
+
+@translates(operator.getitem)
+def _index(input: Any, index: Any) -> Draft:
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(isinstance(part, slice) for part in parts):
+        raise Unknown("it picks by something else than slices")
+    slices = tuple((as_plain(p.start), as_plain(p.stop), as_plain(p.step)) for p in parts)
+    return Draft("index", (as_value(input),), {"slices": slices})
+
+
+@translates(torch.cat, torch.concat, torch.concatenate)
+def _cat(tensors: Any, dim: int = 0, axis: int | None = None) -> Draft:
+    return Draft("cat", tuple(as_value(x) for x in tensors), {"dim": dim if axis is None else axis})
+
+
+@translates("permute", torch.permute)
+def _permute(input: Any, *dims: Any) -> Draft:
+    axes = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    return Draft("permute", (as_value(input),), {"dims": as_plain(axes)})
+
+
+@translates("mean", torch.mean)
+def _mean(input: Any, dim: Any, keepdim: bool = False) -> Draft:
+    axes = repeated(dim, 1)
+    if None in axes or not axes:
+        raise Unknown("it leaves the axes open")
+    return Draft("mean", (as_value(input),), {"dim": axes, "keepdim": keepdim})
+
+
+# ---- what is nothing at all when a network is used
+
+
+def _dropout(op: str) -> Translation:
+    def translate(
+        input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Draft:
+        if training:
+            raise Unknown("it draws random numbers")
+        return Draft(op, (as_value(input),), {"p": p})
+
+    return translate
+
+
+for _name in DROPOUTS:
+    TRANSLATIONS[getattr(functional, _name)] = _dropout(_name)
+TRANSLATIONS[torch.dropout] = _dropout("dropout")
+
+
+@translates("contiguous", "detach")
+def _identity(input: Any, memory_format: Any = None) -> Same:
+    return Same(as_value(input))
+
+
+# ---- arithmetic and elementwise functions
+
+
+def _arithmetic(op: str) -> Translation:
+    def translate(input: Any, other: Any, alpha: float = 1) -> Draft:
+        if alpha != 1:
+            raise Unknown("it scales one side")
+        values = values_in((input, other))
+        if all(isinstance(x, Value) for x in (input, other)):
+            return Draft(op, (input, other))
+        number = other if isinstance(input, Value) else input
+        if not isinstance(number, (int, float)) or len(values) != 1:
+            raise Unknown(f"one side of it is a {type(number).__name__}")
+        return Draft(op, values, {"right" if isinstance(input, Value) else "left": number})
+
+    return translate
+
+
+for _name in ("add", "sub", "mul", "div"):
+    TRANSLATIONS.update(dict.fromkeys([_name, getattr(torch, _name)], _arithmetic(_name)))
+for _spelling, _name in {
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.truediv: "div",
+}.items():
+    TRANSLATIONS[_spelling] = _arithmetic(_name)
+
+
+# Clamps that have names of their own; nn.ReLU6 calls the first.
+_CLAMPS: dict[tuple[object, ...], str] = {
+    ("hardtanh", 0.0, 6.0): "relu6",
+    ("clamp", 0, None): "relu",
+    ("clamp", 0, 6): "relu6",
+}
+
+
+def _by_signature(op: str, *spellings: object) -> None:
+    """Translate calls whose arguments the operation itself takes, under the same names."""
+    signature = inspect.signature(OPERATIONS[op])
+
+    def translate(*arguments: Any, **keywords: Any) -> Draft:
+        keywords.pop("inplace", None)
+        renamed = {"x" if key in ("input", "self") else key: x for key, x in keywords.items()}
+        bound = signature.bind(*arguments, **renamed)
+        bound.apply_defaults()
+        attributes = dict(bound.arguments)
+        value = as_value(attributes.pop("x"))
+        plain = {key: as_plain(x) for key, x in attributes.items()}
+        name = _CLAMPS.get((op, *plain.values()))
+        return Draft(op, (value,), plain) if name is None else Draft(name, (value,))
+
+    TRANSLATIONS.update(dict.fromkeys(spellings, translate))
+
+
+_METHODS = ("relu", "sigmoid", "tanh", "clamp", "abs", "neg", "exp", "sqrt", "flatten", "transpose")
+_FUNCTIONS = (
+    *_METHODS,
+    *("relu6", "leaky_relu", "elu", "selu", "silu", "mish", "gelu", "hardswish", "hardsigmoid"),
+    *("hardtanh", "softplus", "pad", "interpolate", "pixel_shuffle"),
+)
+for _name in _FUNCTIONS:
+    _homes = [getattr(home, _name) for home in (torch, functional) if hasattr(home, _name)]
+    _by_signature(_name, *_homes, *([_name] if _name in _METHODS else []))
+_by_signature("neg", operator.neg)
+
+
+def _softmax(op: str) -> Translation:
+    def translate(
+        input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    ) -> Draft:
+        if dim is None or dtype is not None:
+            raise Unknown("it leaves the axis open or changes the type")
+        return Draft(op, (as_value(input),), {"dim": dim})
+
+    return translate
+
+
+for _name in ("softmax", "log_softmax"):
+    TRANSLATIONS.update(
+        dict.fromkeys([_name, getattr(torch, _name), getattr(functional, _name)], _softmax(_name))
+    )

@@ -1,0 +1,1 @@
+"""How fast networks are, and how much memory they take, side by side."""

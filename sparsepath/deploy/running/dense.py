@@ -1,0 +1,91 @@
+"""A whole graph in a dense runtime, as the alternative that a plan must beat."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparsepath.deploy.files.onnx_file import session
+from sparsepath.deploy.graph import reference
+from sparsepath.deploy.graph.graph import Graph, Node, Value, mapped
+from sparsepath.deploy.graph.operations import run_node
+from sparsepath.deploy.graph.order import AS_THEY_COME, Formats, in_format
+
+Run = Callable[..., Any]
+
+
+def in_torch(graph: Graph, formats: Formats = AS_THEY_COME) -> Run:
+    """The graph by torch's own operations, with pixels before channels, as oneDNN likes them.
+
+    Its outputs have the orders in memory that `formats` names.
+
+    Code of which we know nothing gets its tensors as they were: what is a view there and what a
+    copy may depend on the order in memory.
+    """
+    if any(node.op == "torch" for node in graph):
+        return lambda *inputs: reference.run(graph, *inputs)
+
+    own = turned(graph)
+
+    def step(node: Node, *given: Any) -> Any:
+        return in_format(run_node(node, *given), formats.get(node.name))
+
+    @torch.no_grad()
+    def run(*inputs: Any) -> Any:
+        pairs = zip(own.inputs, inputs, strict=True)
+        given = [_turned(x) if x.dim() == 4 and name not in own.outputs else x for name, x in pairs]
+        return reference.walk(own, given, step)
+
+    return run
+
+
+def turned(graph: Graph) -> Graph:
+    """The graph with the weights of its convolutions in the order of channels_last."""
+
+    def own(node: Node) -> Node:
+        weight = node.arrays.get("weight")
+        if node.op != "conv" or weight is None or weight.dim() != 4:
+            return node
+        return replace(node, arrays={**node.arrays, "weight": _turned(weight)})
+
+    return replace(graph, nodes=tuple(own(node) for node in graph))
+
+
+def in_onnxruntime(
+    graph: Graph, example: Sequence[Tensor], threads: int, *, formats: Formats = AS_THEY_COME
+) -> Run | None:
+    """The graph in onnxruntime, or None where it is not installed or cannot run it all.
+
+    Its outputs have the orders in memory that `formats` names.
+    """
+    if any(x.dtype != torch.float32 for x in example):
+        return None
+    try:
+        from sparsepath.deploy.files.onnx_graph import onnx_for
+
+        opened = session(onnx_for(graph, example), threads=threads)
+    except Exception:  # not installed, Inexpressible, or anything that its own checks dislike
+        return None
+
+    def run(*inputs: Tensor) -> Any:
+        plain = [x.contiguous().numpy(force=True) for x in inputs]
+        try:
+            results = opened.run(list(graph.outputs), dict(zip(graph.inputs, plain, strict=True)))
+        except Exception:  # whatever it has against the inputs: torch takes them or says it better
+            with torch.no_grad():
+                return reference.run(graph, *inputs)
+        given = {
+            name: in_format(torch.from_numpy(result), formats.get(name))
+            for name, result in zip(graph.outputs, results, strict=True)
+        }
+        return mapped(
+            graph.output, lambda leaf: given[leaf.name] if isinstance(leaf, Value) else leaf
+        )
+
+    return run
+
+
+def _turned(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)

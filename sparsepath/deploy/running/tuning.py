@@ -1,0 +1,204 @@
+"""Times measured once on a machine and kept in a file; a file that does not fit is made anew."""
+
+import hashlib
+import logging
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from sparsepath import __version__
+from sparsepath.deploy.measuring.timing import settle
+from sparsepath.deploy.running import kernels
+from sparsepath.errors import BadInput
+from sparsepath.storage import read_json, write_json
+
+FORMAT = "sparsepath tuning 1"
+FOLDER_VARIABLE = "SPARSEPATH_CACHE"
+# Every candidate gets so many rounds; the best one counts, because whatever else the machine does
+# can only make a round longer. Those near the lead get as many more as it takes to tell them apart.
+LEAST, ENOUGH, MOST = 3, 10, 30
+NEAR = 1.2
+# A turn of short calls takes about so many seconds, and no more calls than that.
+TURN, MOST_CALLS = 1e-3, 50
+
+
+SHOWN = 80
+
+log = logging.getLogger("sparsepath")
+Work = Callable[[], object]
+
+
+def machine() -> str:
+    """The processor, as far as times depend on it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    name = names[0] if names else platform.processor()
+    return f"{platform.machine()} {name}, {os.cpu_count()} cores"
+
+
+def _kernels() -> str:
+    """Which build of the kernels the times are of."""
+    if not kernels.available():
+        return "none"
+    engine = kernels.Engine()
+    built = Path(str(engine.library._name)).read_bytes()
+    return f"{engine.isa} {hashlib.sha256(built).hexdigest()[:12]}"
+
+
+def default_folder() -> Path:
+    """Where times are kept unless the user says otherwise."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsepath"
+    except RuntimeError as error:  # a user of whom the machine knows nothing
+        raise BadInput(f"there is no home; name a folder in {FOLDER_VARIABLE}.") from error
+
+
+class Times:
+    """Measured seconds by question and candidate."""
+
+    def __init__(self, folder: Path | None = None, *, alone: bool = False) -> None:
+        """Read what this machine and these versions have measured before, if anything.
+
+        Work that is `alone` in one thread is measured by the time the processor gave it, which
+        busy neighbours change less than the clock on the wall. Other work may leave threads behind
+        that spin on; each turn waits for their end.
+        """
+        self._settle = _nothing if alone else settle
+        self._clock = time.process_time if alone else time.perf_counter
+        self._stamp = {
+            "format": FORMAT,
+            "sparsepath": __version__,
+            "torch": torch.__version__,
+            "kernels": _kernels(),
+            "machine": machine(),
+        }
+        self._folder = folder
+        self._times = self._read(aloud=True)
+        self._new = False
+
+    @property
+    def path(self) -> Path:
+        """The file that keeps the times; BadInput if there is no place for it."""
+        digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
+        return (self._folder or default_folder()) / f"tuning-{digest}.json"
+
+    def _read(self, *, aloud: bool) -> dict[str, dict[str, float]]:
+        try:
+            path = self.path
+            if not path.exists():
+                return {}
+        except (BadInput, OSError):  # the line comes when there are times to keep
+            return {}
+        try:
+            if not path.is_file():
+                raise BadInput("it is no file.")
+            content = read_json(path)
+            other = [key for key, own in self._stamp.items() if content.get(key) != own]
+            if other:
+                named = " and ".join(f"another {key}{_said(content.get(key))}" for key in other)
+                raise BadInput(f"it is of {named}.")
+            return _checked(content.get("times"))
+        except (BadInput, OSError) as error:
+            if aloud:
+                # The file is ours: nobody need restore it, as the reader would ask for.
+                why = f"it cannot be read ({error.__cause__})." if error.__cause__ else error
+                log.warning("The tuning file %s is ignored and made anew: %s", path, why)
+            return {}
+
+    def of(
+        self, question: str, candidates: Mapping[str, Work], *, patience: float = 0.04
+    ) -> Mapping[str, float]:
+        """The seconds of each candidate, measured by turns unless they are known."""
+        known = self._times.get(question, {})
+        if not set(candidates) <= set(known):
+            self._times[question] = known = measured(
+                candidates, clock=self._clock, patience=patience, settle=self._settle
+            )
+            self._new = True
+        return {name: known[name] for name in candidates}
+
+    def keep(self) -> None:
+        """Write what is new; a place that cannot be written costs only the next measurement."""
+        if not self._new:
+            return
+        try:
+            # Another process may have measured too, since this one began.
+            merged = {**self._read(aloud=False), **self._times}
+            write_json(self.path, {**self._stamp, "times": merged})
+        except (BadInput, OSError) as error:
+            log.warning("The tuning file is not kept: %s", error)
+        self._new = False
+
+
+def _nothing() -> None:
+    """What need not be done."""
+
+
+def _said(value: object) -> str:
+    """What a file says of itself, in brackets, if that is a short text."""
+    return f" ({value})" if isinstance(value, str) and len(value) <= SHOWN else ""
+
+
+def _checked(times: object) -> dict[str, dict[str, float]]:
+    """The times of a file, or BadInput."""
+    if not isinstance(times, dict):
+        raise BadInput("it holds no times.")
+    for answers in times.values():
+        fine = isinstance(answers, dict) and all(
+            isinstance(x, float) and math.isfinite(x) and x > 0 for x in answers.values()
+        )
+        if not fine:
+            raise BadInput("some of its times are none.")
+    return times
+
+
+def measured(
+    candidates: Mapping[str, Work],
+    *,
+    clock: Callable[[], float],
+    patience: float,
+    settle: Callable[[], None] = _nothing,
+) -> dict[str, float]:
+    """The best of several rounds for each candidate, all taking turns, each after a `settle`."""
+    best = dict.fromkeys(candidates, math.inf)
+    calls = {name: _calls(work, clock) for name, work in candidates.items()}
+    spent, rounds, racing = 0.0, 0, list(candidates)
+    while rounds < LEAST or (
+        rounds < MOST
+        and (spent < patience * len(candidates) or (len(racing) > 1 and rounds < ENOUGH))
+    ):
+        for name in racing:
+            settle()
+            seconds = _timed(candidates[name], clock, calls[name])
+            best[name] = min(best[name], max(seconds / calls[name], 1e-9))
+            spent += seconds
+        rounds += 1
+        if rounds >= LEAST:
+            racing = [name for name in candidates if best[name] <= NEAR * min(best.values())]
+    return best
+
+
+def _calls(work: Work, clock: Callable[[], float]) -> int:
+    """How many calls make a turn: short ones find their caches as in a loop of their own."""
+    work()
+    return max(1, min(MOST_CALLS, int(TURN / max(1e-9, _timed(work, clock, 1)))))
+
+
+def _timed(work: Work, clock: Callable[[], float], calls: int) -> float:
+    if calls > 1:
+        work()  # what the others left in the caches is not its fault
+    began = clock()
+    for _ in range(calls):
+        work()
+    return clock() - began

@@ -1,0 +1,1 @@
+"""Removing what a sparse network no longer needs, with the same function."""

@@ -12,6 +12,11 @@ bool all_finite(const Tensor &array) {
     return std::all_of(array.data.begin(), array.data.end(), [](float x) { return std::isfinite(x); });
 }
 
+sp_weights *given(sp_weights *weights) {
+    if (!weights) throw BadInput("there is not enough memory left to pack its weights");
+    return weights;
+}
+
 // The rule of plan.py: Winograd as large as the tiles allow.
 int method_for(const Convolution &conv, int grid) {
     const Window &w = conv.window;
@@ -63,7 +68,7 @@ Perhaps conv_in_lanes(Machine &machine, const Node &node, Value &x, Ending &endi
         pair(spec.stride, w.stride);
         pair(spec.padding, w.padding);
         pair(spec.dilation, w.dilation);
-        return machine.kernels().pack_conv(&spec, conv.weight, conv.bias);
+        return given(machine.kernels().pack_conv(&spec, conv.weight, conv.bias));
     });
     if (!weights) return {};
     machine.into_lanes(x);
@@ -90,8 +95,8 @@ Perhaps linear_in_rows(Machine &machine, const Node &node, Value &x, Ending &end
     const int method = rows == 1 ? SP_ROWS : SP_DIRECT;  // a single row leaves lanes to the filters
     const sp_weights *weights = machine.packed(node, method, [&]() -> sp_weights * {
         if (!all_finite(weight)) return nullptr;
-        return machine.kernels().pack_linear(out, in, weight.data.data(),
-                                             bias ? bias->data.data() : nullptr, method);
+        return given(machine.kernels().pack_linear(out, in, weight.data.data(),
+                                                   bias ? bias->data.data() : nullptr, method));
     });
     if (!weights) return {};
     sp_call call = empty_call(SP_LINEAR);

@@ -107,5 +107,5 @@ def test_a_library_that_cannot_be_used_says_why(monkeypatch, tmp_path):
     monkeypatch.setattr(library, "VERSION", 0)
     assert "built from other sources; install sparsepath again" in library.load("portable")[1]
     (tmp_path / "_kernels_portable.so").write_text("not a library")
-    monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "running" / "library.py"))
     assert "does not load here" in library.load("portable")[1]

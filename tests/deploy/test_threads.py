@@ -1,5 +1,6 @@
 """A trace is one thread's own: models that others call meanwhile, or compile, notice nothing."""
 
+import math
 import threading
 
 import pytest
@@ -32,7 +33,7 @@ def elsewhere(function):
 
 
 def held_modules():
-    return nn.Module.__call__, nn.Module.__getattr__
+    return nn.Module.__call__, nn.Module.__getattr__, dict(vars(math))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -91,7 +92,8 @@ def test_torch_is_as_it_was_even_if_another_trace_ends_within():
         assert held_modules() == before
     finally:
         fx._symbolic_trace.CURRENT_PATCHER = None
-        nn.Module.__call__, nn.Module.__getattr__ = before
+        nn.Module.__call__, nn.Module.__getattr__, functions = before
+        vars(math).update(functions)
 
 
 def test_a_module_that_the_code_makes_on_its_way_is_seen_through():

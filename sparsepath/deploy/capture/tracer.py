@@ -1,11 +1,13 @@
 """Runs a model's code on values to come and records what it calls, unnoticed by other threads."""
 
+import math
 import operator
 import threading
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import isbuiltin
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,11 @@ from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refu
 from sparsepath.deploy.capture.translate import Unknown
 from sparsepath.deploy.graph.copies import why_opaque
 
-# While fx traces it takes over the calls and attributes of all modules there are.
-TAKEN_OVER = ("__call__", "__getattr__")
+# While fx traces it takes over the calls and attributes of all modules there are, and math.
+TAKEN_OVER: Mapping[Any, tuple[str, ...]] = {
+    nn.Module: ("__call__", "__getattr__"),
+    math: tuple(name for name, function in vars(math).items() if isbuiltin(function)),
+}
 ONE_AT_A_TIME = threading.RLock()
 
 
@@ -107,16 +112,20 @@ class Tracer(fx.Tracer):
         self._autocast = torch.is_autocast_enabled("cpu")
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
-        """The recorded calls; afterwards torch's modules are as they were, whatever happened."""
+        """The recorded calls; afterwards modules and math are as they were, whatever happened."""
         with ONE_AT_A_TIME:
-            before = [(name, getattr(nn.Module, name)) for name in TAKEN_OVER]
+            before = [
+                (holder, name, getattr(holder, name))
+                for holder, names in TAKEN_OVER.items()
+                for name in names
+            ]
             self._here = _Here(threading.get_ident())
             try:
                 return super().trace(root, concrete_args)
             finally:
                 self._here = _Here(None)
-                for name, function in before:
-                    setattr(nn.Module, name, function)
+                for holder, name, function in before:
+                    setattr(holder, name, function)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """What a module has by a name: for this trace a value, for others what it is."""

@@ -2,14 +2,14 @@
 
     python benchmarks/shipping.py choose --data cifar10.npz --dense DENSE --weights SPARSE
     python benchmarks/shipping.py learn --data cifar10.npz --weights SPARSE [--device cuda]
-    python benchmarks/shipping.py table --data cifar10.npz --weights SPARSE [--plans 4 3]
+    python benchmarks/shipping.py table --data cifar10.npz --weights SPARSE
 
-`choose` takes networks that were trained without the 5,000 validation images and writes what each
-way gives on those; `table` takes ones trained on all training images and measures every row once on
-the test images, from the file as written; `learn` only writes its shared networks, perhaps on
-another machine, without a look at those images. All go on where they were stopped. Times are CPU
-time of one thread, all rows taking turns in one process; a ratio is the median of the rounds'
-ratios to the dense network in the fastest runtime.
+`choose` takes networks that were trained without the 5,000 validation images and writes what one
+recipe gives on those; `table` takes ones trained on all training images and measures every row once
+on the test images, from the file as written; `learn` only makes the networks that the table needs,
+perhaps on another machine, without a look at those images. All go on where they were stopped. Times
+are CPU time of one thread, all rows taking turns in one process; a ratio is the median of the
+rounds' ratios to the dense network in the fastest runtime.
 """
 
 import argparse
@@ -18,17 +18,14 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from cpu_inference import measured, ratio
-from shipping_files import PLANS, Given, Make, example, files_of, shared
-from shipping_networks import pool_of, with_sparse_fc1
+from shipping_files import PLANS, Given, Learned, Make, example, files_of, saved
 from torch import Tensor, nn
 
-from sparsepath.deploy import compact, compile, export, load, save
+from sparsepath.deploy import compile, export, load
 from sparsepath.deploy.measuring.runtimes import Run
 from sparsepath.deploy.running.tuning import machine
 from sparsepath.lab.data import Data, Split, normalise
@@ -107,30 +104,29 @@ class Results:
 
 
 def choose(given: Given) -> None:
-    """Shares of zeros in fc1, plans of bits and rates, on the validation images."""
-    if len(given.zeros) != len(given.plans):
-        raise SystemExit("each candidate is a share of fc1 and a plan: give as many of both.")
+    """What a recipe gives on the validation images."""
     data = load_data(given.data, validation=5000)
     dense, first = network(given.dense, data)
     model, digest = network(given.weights, data)
-    about = {"dense": first, "weights": digest, "images": "validation", "steps": given.steps}
-    about["pool"] = given.pool
+    about = {"dense": first, "weights": digest, "images": "validation", **recipe(given)}
     results = Results(given.out or RESULTS / "shipping-choice.json", about)
-    results.content.update(circumstances(torch.device("cpu")))
-    judge = partial(results.judge, data=data, split=data.validation)
-    pool = pool_of(data, dense, given.pool)
-    path = given.folder / "explored"
-    judge("dense", path, partial(save, dense, force=True))
-    judge("sparse", path, partial(save, model, force=True))
-    for zero, plan in zip(given.zeros, given.plans, strict=True):
-        fewer = with_sparse_fc1(model, pool, zero=zero)
-        small = compact(fewer, example(data, 2)).model
-        name = f"fc1 {zero:g} zero"
-        judge(name, path, partial(save, small, force=True))
-        judge(f"{name}, {plan} bits, untrained", path, shared(small, plan, None, 0, given))
-        for rate in given.rates:
-            make = shared(small, plan, pool, rate, given)
-            judge(f"{name}, {plan} bits, rate {rate:g}", path, make)
+    results.content.update(circumstances(torch.device(given.device)))
+    learned = Learned(given, data, dense, model)
+    ways = {
+        "dense": lambda: dense,
+        "sparse": lambda: model,
+        "sparse, fc1 too": lambda: learned.small(learned.thinned()),
+        "shared": lambda: learned.shared(given.plan),
+    }
+    for name, made in ways.items():
+        file = given.folder / f"{name} {learned.recipe} {given.rate:g} {given.plan}"
+        results.judge(name, file, saved(made), data=data, split=data.validation)
+
+
+def recipe(given: Given) -> dict[str, Any]:
+    """What is chosen on validation images."""
+    names = ("zero", "plan", "steps", "thinning_rate", "rate")
+    return {name.replace("_", " "): getattr(given, name) for name in names}
 
 
 def all_training(given: Given) -> Data:
@@ -140,25 +136,22 @@ def all_training(given: Given) -> Data:
 
 
 def learn(given: Given) -> None:
-    """The files of the table whose making takes long."""
+    """The networks of the table that take long."""
     data = all_training(given)
-    files = files_of(given, data, network(given.dense, data)[0], network(given.weights, data)[0])
-    for name, (file, make) in files.items():
-        if "shared" in name:
-            make(given.folder / file)
-            print(given.folder / file, flush=True)
+    dense, model = network(given.dense, data)[0], network(given.weights, data)[0]
+    Learned(given, data, dense, model).rounded(given.plan)
 
 
 def table(given: Given) -> None:
     """Every row of the table, once, on the test images."""
+    from cpu_inference import measured, ratio  # what learns has no need of the runtimes it names
+
     data = all_training(given)
     dense, first = network(given.dense, data)
     model, digest = network(given.weights, data)
     about = {
         **{"dense": first, "weights": digest, "images": "test", "cpu": machine()},
-        "dense bytes": sum(x.nbytes for x in dense.parameters()),
-        **{"fc1 zero": given.zeros[0], "steps": given.steps, "rate": given.rates[0]},
-        "pool": given.pool,
+        **{"dense bytes": sum(x.nbytes for x in dense.parameters()), **recipe(given)},
     }
     results = Results(given.out or RESULTS / "shipping.json", about)
     results.content.update(circumstances(torch.device("cpu")))
@@ -206,12 +199,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--dense", type=Path, default=DENSE)
     parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--zeros", nargs="+", type=float, default=[0.95], help="shares of fc1")
-    parser.add_argument("--plans", nargs="+", default=["5", "4", "3"], choices=list(PLANS))
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--pool", type=int, default=16_000, help="training images to learn from")
-    parser.add_argument("--device", default="cpu", help="where weights learn to be few numbers")
-    parser.add_argument("--rates", nargs="+", type=float, default=[1e-4])
+    parser.add_argument("--zero", type=float, default=0.92, help="share of fc1")
+    parser.add_argument("--plan", default="4, fc1 3, ends 6", choices=list(PLANS))
+    parser.add_argument("--steps", type=int, default=6000, help="of numbers; fc1 has half of them")
+    parser.add_argument("--thinning-rate", type=float, default=3e-4)
+    parser.add_argument("--rate", type=float, default=1e-4, help="while numbers are few")
+    parser.add_argument("--device", default="cpu", help="where networks learn")
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 64], help="to be timed")
     parser.add_argument("--seconds", type=float, default=30.0, help="of timing, at each batch")
     parser.add_argument("--folder", type=Path, default=Path("runs/shipping"), help="for the files")

@@ -1,15 +1,19 @@
 """The files of the shipping table, and how each of them is made."""
 
 import argparse
+import copy
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
-from shipping_networks import Pool, pool_of, with_few_numbers, with_sparse_fc1
+import torch
+from shipping_networks import Lessons, with_few_numbers, with_sparse_fc1
 from torch import Tensor, nn
 
 from sparsepath.deploy import compact, int8_onnx, int8_weights, save, share
 from sparsepath.lab.data import Data, normalise
+from sparsepath.lab.weights import load_checkpoint
+from sparsepath.storage import write_tensors
 
 CALIBRATION = 512
 # The first layer and the last are small and count for much.
@@ -19,6 +23,7 @@ PLANS: Mapping[str, dict[str, int]] = {
     "4, fc1 3": {"conv1": 5, "conv[234]": 4, "fc1": 3, "fc2": 5},
     "4, fc1 3, ends 6": {"conv1": 6, "conv[234]": 4, "fc1": 3, "fc2": 6},
     "3": {"conv1": 5, "conv[234]": 3, "fc1": 3, "fc2": 5},
+    "3, ends 6": {"conv1": 6, "conv[234]": 3, "fc1": 3, "fc2": 6},
 }
 Make = Callable[[Path], object]
 Given = argparse.Namespace
@@ -29,23 +34,54 @@ def example(data: Data, count: int) -> Tensor:
     return normalise(data.train.images[:count], data)
 
 
+class Learned:
+    """Networks that took long to learn: kept in files whose names tell how, and made if missing."""
+
+    def __init__(self, given: Given, data: Data, dense: nn.Module, model: nn.Module) -> None:
+        self.given, self.data, self.model = given, data, model
+        self.lessons = Lessons(data, dense, torch.device(given.device))
+        self.recipe = f"{given.weights.stem} fc1 {given.zero:g} steps {given.steps}"
+
+    def thinned(self) -> nn.Module:
+        """With fewer weights in fc1, learned in half of the steps."""
+        steps, rate = self.given.steps // 2, self.given.thinning_rate
+        make = partial(
+            with_sparse_fc1, self.model, self.lessons, zero=self.given.zero, steps=steps, rate=rate
+        )
+        return self._kept(f"{self.recipe} rate {rate:g}", make)
+
+    def rounded(self, plan: str) -> nn.Module:
+        """With fewer numbers too."""
+        steps, rate = self.given.steps, self.given.rate
+
+        def make() -> nn.Module:
+            bits = PLANS[plan]
+            return with_few_numbers(self.thinned(), bits, self.lessons, steps=steps, rate=rate)
+
+        name = f"{self.recipe} rates {self.given.thinning_rate:g} {rate:g} bits {plan}"
+        return self._kept(name, make)
+
+    def _kept(self, name: str, make: Callable[[], nn.Module]) -> nn.Module:
+        path = self.given.folder / f"{name}.safetensors"
+        if not path.exists():
+            made = make()
+            write_tensors(path, made.state_dict(), {"recipe": name})
+        found = copy.deepcopy(self.model)
+        load_checkpoint(found, path)
+        return found.eval()
+
+    def small(self, made: nn.Module) -> nn.Module:
+        """Without what is dead."""
+        return compact(made, example(self.data, 2)).model
+
+    def shared(self, plan: str) -> nn.Module:
+        """Small, and its few numbers told as such."""
+        return share(self.small(self.rounded(plan)), PLANS[plan])
+
+
 def saved(made: Callable[[], nn.Module]) -> Make:
     """Save a network, which is made only then."""
     return lambda path: save(made(), path, force=True)
-
-
-def shared(small: nn.Module, plan: str, pool: Pool | None, rate: float, given: Given) -> Make:
-    """Share a network's weights by a plan, once they have learned it or at once, and save it."""
-
-    def make(path: Path) -> None:
-        bits, made = PLANS[plan], small
-        if pool is not None:
-            made = with_few_numbers(
-                small, bits, pool, steps=given.steps, rate=rate, device=given.device
-            )
-        save(share(made, bits), path, force=True)
-
-    return make
 
 
 def files_of(
@@ -53,39 +89,27 @@ def files_of(
 ) -> dict[str, tuple[str, Make]]:
     """By row, the file and how it is made, which nothing is computed for before it is needed."""
     batches = list(example(data, CALIBRATION).split(64))
-    pool = cache(lambda: pool_of(data, dense, given.pool))
+    learned = Learned(given, data, dense, model)
 
-    @cache
-    def small() -> nn.Module:
-        fewer = with_sparse_fc1(model, pool(), zero=given.zeros[0])
-        return compact(fewer, example(data, 2)).model
+    def fewer() -> nn.Module:
+        return learned.small(learned.thinned())
 
-    plain: dict[str, Callable[[], nn.Module]] = {
-        "dense": lambda: dense,
-        "sparse": lambda: model,
-        "compact": lambda: compact(model, example(data, 2)).model,
-        "sparse, fc1 too": small,
-        "sparse + int8": lambda: int8_weights(small()),
-    }
-    int8: dict[str, Callable[[], nn.Module]] = {
-        "int8, onnx": plain["dense"],
-        "sparse + int8, onnx": small,
-    }
+    def few() -> nn.Module:
+        return learned.shared(given.plan)
 
-    def as_onnx(made: Callable[[], nn.Module], path: Path) -> None:
-        int8_onnx(made(), batches, path, force=True)
-
-    def as_shared(plan: str, path: Path) -> None:
-        if not path.exists():  # its name tells how it learned
-            shared(small(), plan, pool(), given.rates[0], given)(path)
-
-    recipe = (given.weights.stem, given.zeros[0], given.steps, given.pool, given.rates[0])
+    def as_onnx(made: Callable[[], nn.Module]) -> Make:
+        return lambda path: int8_onnx(made(), batches, path, force=True)
 
     return {
-        **{name: (name, saved(made)) for name, made in plain.items()},
-        **{name: (f"{name}.onnx", partial(as_onnx, made)) for name, made in int8.items()},
-        **{
-            f"sparse + shared, {plan} bits": (f"shared {plan} {recipe}", partial(as_shared, plan))
-            for plan in given.plans
-        },
+        "dense": ("dense", saved(lambda: dense)),
+        "sparse": ("sparse", saved(lambda: model)),
+        "compact": ("compact", saved(lambda: learned.small(model))),
+        "sparse, fc1 too": ("thinned", saved(fewer)),
+        "sparse + int8": ("int8", saved(lambda: int8_weights(fewer()))),
+        "int8, onnx": ("dense.onnx", as_onnx(lambda: dense)),
+        "sparse + int8, onnx": ("thinned.onnx", as_onnx(fewer)),
+        f"sparse + shared, {given.plan} bits": (
+            "shared",
+            saved(lambda: learned.shared(given.plan)),
+        ),
     }

@@ -107,13 +107,14 @@ def shrinking(network: str) -> Question:
     return walks(best_reference(network), **pulls, **shrinks)
 
 
-def paper_dropout(network: str) -> Question:
-    """How much dropout does the paper's own path want? Five of its points, with fewer epochs."""
+def paper_training(network: str) -> Question:
+    """How much dropout and decay does the paper's own path want? Three points, fewer epochs."""
     recipe = replace(
-        paper(network, "l0"), points=5, last=3, schedule=Schedule(delta=5, nu=1, xi=4, epsilon=0.0)
+        paper(network, "l0"), points=5, last=2, schedule=Schedule(delta=5, nu=1, xi=4, epsilon=0.0)
     )
     ways = {f"drop{rate:g}": ("l0", replace(recipe, dropout=rate)) for rate in (0.1, 0.2, 0.3)}
-    return walks(reference(network), **ways)
+    free = {"drop0.1-decay0": ("l0", replace(recipe, dropout=0.1, decay=0.0))}
+    return walks(reference(network), **ways, **free)
 
 
 QUESTIONS: Mapping[str, Callable[[], Question]] = {
@@ -148,7 +149,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     ),
     "best-nin-0.1": lambda: best_mode("nin", 0.1, (0.0, 0.0), (0.1, 0.0)),
     "best-nin-0.2": lambda: best_mode("nin", 0.2, (0.0, 0.0), (0.1, 0.0), (0.2, 0.0)),
-    "paper-low-rank-nin": lambda: paper_dropout("low-rank-nin"),
+    "paper-low-rank-nin": lambda: paper_training("low-rank-nin"),
     "cifar100": lambda: usual("cifar100"),
     "svhn": lambda: usual("svhn"),
     "svhn-low-rank-nin": lambda: dense(

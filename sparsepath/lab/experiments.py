@@ -31,13 +31,15 @@ SPAN: Mapping[str, tuple[float, float]] = {
     "low-rank-cnn": (0.55, 12.0),
 }
 """Of the l1 paths: a third of NIN's kernels die at 1.5 median norms, half of the CNN's at 3."""
+L0_DECAY: Mapping[str, float] = {"low-rank-nin": 0.0}
+"""Where the l0 paths decay otherwise than by 5e-4."""
 
 
 def paper(network: str, penalty: str) -> PathRecipe:
     """Paper mode; what the paper does not give was chosen on validation images (reproduction/).
 
     l1 walks without weight decay: it shrinks every kernel, and decay would keep the layers between
-    from making up for that.
+    from making up for that. So does the low-rank NIN by l0, which loses less so.
     """
     if network not in LAST or penalty not in ("l0", "l1"):
         raise BadInput(
@@ -45,7 +47,8 @@ def paper(network: str, penalty: str) -> PathRecipe:
             f"{', '.join(LAST)}."
         )
     if penalty == "l0":
-        return PathRecipe(rho=0.1, reach=(0.02, 0.999), last=LAST[network])
+        decay = L0_DECAY.get(network, 5e-4)
+        return PathRecipe(rho=0.1, reach=(0.02, 0.999), decay=decay, last=LAST[network])
     return PathRecipe(
         rho=0.001, reach=(0.01, 0.99), span=SPAN[network], decay=0.0, last=LAST[network]
     )

@@ -1,5 +1,9 @@
 """Turns and quantiles, by a clock that the test moves."""
 
+from hashlib import pbkdf2_hmac
+from pathlib import Path
+from threading import Event, Thread
+
 import pytest
 
 from sparsepath.deploy.measuring import timing
@@ -75,14 +79,45 @@ class Spinner:
         self.left -= 1
 
 
-@pytest.mark.parametrize("naps", [0, 3, 10**9])
-def test_a_turn_begins_when_no_thread_spins_on_but_does_not_wait_for_ever(naps, monkeypatch):
+# A look takes a nap, and so does the time until the next look.
+@pytest.mark.parametrize(("naps", "slept"), [(0, 1), (3, 5), (10**9, 2 * timing.MOST_NAPS)])
+def test_where_threads_are_not_told_apart_the_time_of_all_tells(naps, slept, monkeypatch):
     spinner = Spinner(naps)
+    monkeypatch.setattr(timing, "TASKS", Path("nowhere"))
     monkeypatch.setattr(timing.time, "process_time", lambda: spinner.cpu)
     monkeypatch.setattr(timing.time, "sleep", spinner.sleep)
     spinner.work()
     timing.settle()
-    assert spinner.slept == min(naps + 1, timing.MOST_NAPS)
+    assert spinner.slept == slept
+
+
+@pytest.mark.skipif(not timing.TASKS.is_dir(), reason="this system does not tell what threads do")
+def test_no_turn_begins_while_a_thread_works_on(monkeypatch):
+    monkeypatch.setattr(timing, "MOST_NAPS", 10**9)  # however slow the machine is
+    spinning = Thread(target=pbkdf2_hmac, args=("sha256", b"", b"", 300_000))  # without the GIL
+    spinning.start()
+    timing.settle()
+    assert not spinning.is_alive()
+
+
+@pytest.mark.skipif(not timing.TASKS.is_dir(), reason="this system does not tell what threads do")
+def test_a_thread_that_sleeps_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(timing, "MOST_NAPS", 10**9)
+    end = Event()
+    sleeping = Thread(target=end.wait)
+    sleeping.start()
+    timing.settle()
+    assert sleeping.is_alive()
+    end.set()
+    sleeping.join()
+
+
+def test_a_thread_that_works_for_ever_is_not_waited_for(monkeypatch):
+    naps = []
+    monkeypatch.setattr(timing, "_others_work", lambda: True)
+    monkeypatch.setattr(timing.time, "sleep", naps.append)
+    timing.settle()
+    assert len(naps) == timing.MOST_NAPS
 
 
 def test_no_turn_begins_while_threads_of_the_one_before_spin(clock, monkeypatch):

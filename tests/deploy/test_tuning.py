@@ -184,6 +184,25 @@ def test_threads_that_spin_on_are_waited_for_unless_there_is_only_one(tmp_path, 
             assert order[order.index("b", first) - 1] == "settled"
 
 
+def test_the_call_that_wakes_threads_does_not_count():
+    clock, order = iter(range(10_000)), []
+
+    def work():
+        order.append("call")
+        for _ in range(9 if order[-2] == "settled" else 2):
+            next(clock)
+
+    def settle():
+        order.append("settled")
+
+    order.append("begin")
+    found = tuning.measured(
+        {"a": work}, clock=lambda: float(next(clock)), patience=0.0, settle=settle
+    )
+    assert found == {"a": 3.0}
+    assert order[3:] == ["settled", "call", "call"] * 3
+
+
 class Told(Times):
     """Times that are told, by words that the candidate's name begins with."""
 

@@ -2,10 +2,12 @@
 
 import math
 import statistics
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 Work = Callable[[], object]
@@ -15,6 +17,8 @@ TURN = 0.02
 LEAST, MOST = 7, 60
 # How long to look whether threads still spin, and how often: a busy caller need not stop for us.
 NAP, MOST_NAPS = 3e-4, 300
+# Where Linux tells what each thread of this process does.
+TASKS = Path("/proc/self/task")
 
 
 def by_turns(
@@ -43,13 +47,38 @@ def by_turns(
 def settle() -> None:
     """Wait until no thread of this process works on: some spin for a while before they sleep.
 
-    onnxruntime's do so for 25 ms, which is longer than a turn, on a core that the next one needs.
+    onnxruntime's do so for 30 ms, which is longer than a turn, on a core that the next one needs.
     """
     for _ in range(MOST_NAPS):
-        before = time.process_time()
-        time.sleep(NAP)
-        if time.process_time() - before < NAP / 2:
+        if not _others_work():
             return
+        time.sleep(NAP)
+
+
+def _others_work() -> bool:
+    """Whether another thread of this process runs, or would if it had a core.
+
+    The process's CPU time does not tell: Linux adds that of a running thread only at a tick.
+    """
+    if not TASKS.is_dir():
+        return _time_passes()
+    own = str(threading.get_native_id())
+    return any(_state(task) == "R" for task in TASKS.iterdir() if task.name != own)
+
+
+def _state(task: Path) -> str:
+    """A thread's state, in the letter that follows its name; none if it has ended."""
+    try:
+        return (task / "stat").read_text(errors="replace").rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def _time_passes() -> bool:
+    """Whether the process works while this thread sleeps."""
+    before = time.process_time()
+    time.sleep(NAP)
+    return time.process_time() - before >= NAP / 2
 
 
 def _calls(work: Work) -> int:

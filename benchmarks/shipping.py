@@ -109,9 +109,10 @@ def choose(given: Given) -> None:
     dense, first = network(given.dense, data)
     model, digest = network(given.weights, data)
     about = {"dense": first, "weights": digest, "images": "validation", **recipe(given)}
-    results = Results(given.out or RESULTS / "shipping-choice.json", about)
-    results.content.update(circumstances(torch.device(given.device)))
     learned = Learned(given, data, dense, model)
+    place = RESULTS / "shipping-choice"
+    results = Results(given.out or place / f"{learned.recipe} bits {given.plan}.json", about)
+    results.content.update(circumstances(torch.device(given.device)))
     ways = {
         "dense": lambda: dense,
         "sparse": lambda: model,

@@ -25,7 +25,7 @@ LEAST, ENOUGH, MOST = 3, 10, 30
 NEAR = 1.2
 # A turn of short calls takes about so many seconds, and no more calls than that.
 TURN, MOST_CALLS = 1e-3, 50
-# After a rest calls are slow for about so long: threads wake, caches and clocks are not as in a loop.
+# After a rest calls are slow for about so long: threads wake, caches are not as in a loop.
 WAKING = 3e-3
 
 

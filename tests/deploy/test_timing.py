@@ -2,7 +2,7 @@
 
 from hashlib import pbkdf2_hmac
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, get_native_id
 
 import pytest
 
@@ -91,25 +91,53 @@ def test_where_threads_are_not_told_apart_the_time_of_all_tells(naps, slept, mon
     assert spinner.slept == slept
 
 
-@pytest.mark.skipif(not timing.TASKS.is_dir(), reason="this system does not tell what threads do")
-def test_no_turn_begins_while_a_thread_works_on(monkeypatch):
-    monkeypatch.setattr(timing, "MOST_NAPS", 10**9)  # however slow the machine is
-    spinning = Thread(target=pbkdf2_hmac, args=("sha256", b"", b"", 300_000))  # without the GIL
-    spinning.start()
+@pytest.fixture
+def tasks(tmp_path, monkeypatch):
+    """Threads of which the system says what the test wants, beside the one that asks."""
+    monkeypatch.setattr(timing, "TASKS", tmp_path)
+
+    def told(**states):
+        for task, state in {str(get_native_id()): "R", **states}.items():
+            (tmp_path / task).mkdir(exist_ok=True)
+            (tmp_path / task / "stat").write_text(f"{task} (odd) R (name) {state} 1 R")
+
+    return told
+
+
+def test_no_turn_begins_while_a_thread_works_on(tasks, monkeypatch):
+    naps = []
+
+    def sleep(seconds):
+        naps.append(seconds)
+        tasks(one="S", two="R" if len(naps) < 3 else "S")
+
+    monkeypatch.setattr(timing.time, "sleep", sleep)
+    tasks(one="S", two="R")
     timing.settle()
-    assert not spinning.is_alive()
+    assert naps == 3 * [timing.NAP]
+
+
+def test_threads_that_sleep_or_have_ended_are_not_waited_for(tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(timing.time, "sleep", lambda _: pytest.fail("it waits"))
+    tasks(one="S", two="D")
+    (tmp_path / "ended").mkdir()
+    timing.settle()
 
 
 @pytest.mark.skipif(not timing.TASKS.is_dir(), reason="this system does not tell what threads do")
-def test_a_thread_that_sleeps_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(timing, "MOST_NAPS", 10**9)
+def test_the_system_tells_of_a_thread_that_works():
     end = Event()
-    sleeping = Thread(target=end.wait)
-    sleeping.start()
-    timing.settle()
-    assert sleeping.is_alive()
+
+    def spin():
+        while not end.is_set():
+            pbkdf2_hmac("sha256", b"", b"", 10_000)  # without the GIL
+
+    spinning = Thread(target=spin)
+    spinning.start()
+    seen = any(timing._others_work() for _ in range(10_000))
     end.set()
-    sleeping.join()
+    spinning.join()
+    assert seen
 
 
 def test_a_thread_that_works_for_ever_is_not_waited_for(monkeypatch):

@@ -25,6 +25,8 @@ LEAST, ENOUGH, MOST = 3, 10, 30
 NEAR = 1.2
 # A turn of short calls takes about so many seconds, and no more calls than that.
 TURN, MOST_CALLS = 1e-3, 50
+# After a rest calls are slow for about so long: threads wake, caches are not as in a loop.
+WAKING = 3e-3
 
 
 SHOWN = 80
@@ -172,8 +174,12 @@ def measured(
 ) -> dict[str, float]:
     """The best of several rounds for each candidate, all taking turns, each after a `settle`."""
     best = dict.fromkeys(candidates, math.inf)
-    calls = {name: _calls(work, clock) for name, work in candidates.items()}
-    asleep = settle is not _nothing
+    first = {name: _first(work, clock) for name, work in candidates.items()}
+    calls = {name: _calls(TURN, seconds) for name, seconds in first.items()}
+    # What the others left in the caches is not its fault, nor is it that it had to wait for them.
+    before = {name: int(calls[name] > 1) for name in candidates}
+    if settle is not _nothing:
+        before = {name: _calls(WAKING, seconds) for name, seconds in first.items()}
     spent, rounds, racing = 0.0, 0, list(candidates)
     while rounds < LEAST or (
         rounds < MOST
@@ -182,8 +188,8 @@ def measured(
         for name in racing:
             settle()
             began = clock()
-            if asleep or calls[name] > 1:
-                candidates[name]()  # threads to wake, or caches of others, are not its fault
+            for _ in range(before[name]):
+                candidates[name]()
             seconds = _timed(candidates[name], clock, calls[name])
             best[name] = min(best[name], max(seconds / calls[name], 1e-9))
             spent += clock() - began
@@ -193,10 +199,15 @@ def measured(
     return best
 
 
-def _calls(work: Work, clock: Callable[[], float]) -> int:
-    """How many calls make a turn: short ones find their caches as in a loop of their own."""
+def _first(work: Work, clock: Callable[[], float]) -> float:
+    """The seconds of one call, after one that builds what it needs."""
     work()
-    return max(1, min(MOST_CALLS, int(TURN / max(1e-9, _timed(work, clock, 1)))))
+    return max(1e-9, _timed(work, clock, 1))
+
+
+def _calls(seconds: float, each: float) -> int:
+    """How many calls fill the seconds: short ones find their caches as in a loop of their own."""
+    return max(1, min(MOST_CALLS, int(seconds / each)))
 
 
 def _timed(work: Work, clock: Callable[[], float], calls: int) -> float:

@@ -271,3 +271,10 @@ def test_a_sparse_weight_of_torch_runs_there_and_is_our_own():
     runtime, wanted = compile(model, X, tune=False), model(X)
     model[1].weight.values().zero_()
     torch.testing.assert_close(runtime(X), wanted)
+
+
+def test_a_trace_that_shows_something_else_is_not_saved(tmp_path):
+    with pytest.raises(BadInput, match="what a trace of it recorded gives numbers that differ"):
+        artifact.save(of(asks_in_vain), tmp_path / "net", example=X)
+    assert not list(tmp_path.iterdir())
+    artifact.save(of(lambda self, x: self.a(x) * 2), tmp_path / "net", example=X)

@@ -21,13 +21,16 @@ TURNED = 1e-3
 
 
 @torch.no_grad()
-def verified(model: nn.Module, example: Sequence[Tensor]) -> Graph:
+def verified(model: nn.Module, example: Sequence[Tensor], *, told: bool = False) -> Graph:
     """The model as a graph; of a single node where a trace of it shows something else.
+
+    Where it is `told`, the example's number of axes is that of every later input.
 
     A trace sees neither what code asks of its input nor what it remembers where nobody looks. Two
     runs show both: what a graph keeps as it was is another in the second, if not in the first.
     """
-    graph, own = capture(model, inputs=len(example)), copied(model)
+    graph = capture(model, inputs=len(example), example=example if told else None)
+    own = copied(model)
     if own is model or _is_whole(graph, model):
         return graph
     rehearsed, given = Rehearsal.of(graph).graph, None

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sparsepath import __version__
 from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.capture.verified import verified
 from sparsepath.deploy.files import graph_json
 from sparsepath.deploy.files.manifest import TYPES, Entry, Manifest, read_manifest, refusing
 from sparsepath.deploy.files.packing import DENSE, KINDS, MASK, Packed, bits, booleans, pack, unpack
@@ -54,9 +55,9 @@ def save(
     """Write the model, its function in eval mode, to one file; returns what it says of itself.
 
     The architecture is written as a graph of `inputs` tensors; an `example` of them tells their
-    number and axes, where the code alone does not. A model that no graph describes is saved with
-    the name of a `factory` instead, which `load` must then be given. `figures` is any plain data
-    that belongs to the network.
+    number and axes, where the code alone does not, and the graph must give on it what the model
+    gives. A model that no graph describes is saved with the name of a `factory` instead, which
+    `load` must then be given. `figures` is any plain data that belongs to the network.
     """
     if not isinstance(model, nn.Module):
         raise BadInput(f"save() takes a torch module, not {type(model).__name__}.")
@@ -94,8 +95,11 @@ def _described(
     if factory is not None:
         return None, model.state_dict()
     with evaluating(model):
-        found = without_dead_code(capture(model, inputs=inputs, example=example))
-        return graph_json.written(found, told=example is not None)
+        if example is None:
+            found = capture(model, inputs=inputs)
+        else:
+            found = verified(model, example, told=True)
+        return graph_json.written(without_dead_code(found), told=example is not None)
 
 
 def _stored(name: str, array: Tensor, tensors: dict[str, Tensor]) -> Entry:

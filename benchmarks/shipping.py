@@ -110,8 +110,8 @@ def choose(given: Given) -> None:
     model, digest = network(given.weights, data)
     about = {"dense": first, "weights": digest, "images": "validation", **recipe(given)}
     learned = Learned(given, data, dense, model)
-    place = RESULTS / "shipping-choice"
-    results = Results(given.out or place / f"{learned.recipe} bits {given.plan}.json", about)
+    candidate = learned.named(given.plan)
+    results = Results(given.out or RESULTS / "shipping-choice" / f"{candidate}.json", about)
     results.content.update(circumstances(torch.device(given.device)))
     ways = {
         "dense": lambda: dense,
@@ -120,7 +120,7 @@ def choose(given: Given) -> None:
         "shared": lambda: learned.shared(given.plan),
     }
     for name, made in ways.items():
-        file = given.folder / f"{name} {learned.recipe} {given.rate:g} {given.plan}"
+        file = given.folder / f"{name} {candidate}"
         results.judge(name, file, saved(made), data=data, split=data.validation)
 
 
@@ -200,8 +200,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--dense", type=Path, default=DENSE)
     parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--zero", type=float, default=0.92, help="share of fc1")
-    parser.add_argument("--plan", default="4, fc1 3, ends 6", choices=list(PLANS))
+    parser.add_argument("--zero", type=float, default=0.86, help="share of fc1")
+    parser.add_argument("--plan", default="3", choices=list(PLANS))
     parser.add_argument("--steps", type=int, default=6000, help="of numbers; fc1 has half of them")
     parser.add_argument("--thinning-rate", type=float, default=3e-4)
     parser.add_argument("--rate", type=float, default=1e-4, help="while numbers are few")

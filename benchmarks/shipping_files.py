@@ -23,7 +23,6 @@ PLANS: Mapping[str, dict[str, int]] = {
     "4, fc1 3": {"conv1": 5, "conv[234]": 4, "fc1": 3, "fc2": 5},
     "4, fc1 3, ends 6": {"conv1": 6, "conv[234]": 4, "fc1": 3, "fc2": 6},
     "3": {"conv1": 5, "conv[234]": 3, "fc1": 3, "fc2": 5},
-    "3, ends 6": {"conv1": 6, "conv[234]": 3, "fc1": 3, "fc2": 6},
 }
 Make = Callable[[Path], object]
 Given = argparse.Namespace
@@ -58,8 +57,12 @@ class Learned:
             bits = PLANS[plan]
             return with_few_numbers(self.thinned(), bits, self.lessons, steps=steps, rate=rate)
 
-        name = f"{self.recipe} rates {self.given.thinning_rate:g} {rate:g} bits {plan}"
-        return self._kept(name, make)
+        return self._kept(self.named(plan), make)
+
+    def named(self, plan: str) -> str:
+        """How a network of few numbers is made."""
+        rates = f"{self.given.thinning_rate:g} {self.given.rate:g}"
+        return f"{self.recipe} rates {rates} bits {plan}"
 
     def _kept(self, name: str, make: Callable[[], nn.Module]) -> nn.Module:
         path = self.given.folder / f"{name}.safetensors"
@@ -108,8 +111,5 @@ def files_of(
         "sparse + int8": ("int8", saved(lambda: int8_weights(fewer()))),
         "int8, onnx": ("dense.onnx", as_onnx(lambda: dense)),
         "sparse + int8, onnx": ("thinned.onnx", as_onnx(fewer)),
-        f"sparse + shared, {given.plan} bits": (
-            "shared",
-            saved(lambda: learned.shared(given.plan)),
-        ),
+        f"sparse + shared, {given.plan} bits": ("shared", saved(few)),
     }

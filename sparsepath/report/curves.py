@@ -26,8 +26,8 @@ MOST_MUS = 8
 """Named above a panel, so that they do not touch."""
 ABOVE = 16.0
 """Between a panel and its title, for the names of the mus."""
-_LOWEST = -4.0
-"""Where curves are cut off, so that what lies near the dense network can be told apart."""
+_FURTHEST = 4.0
+"""Where curves are cut off, up and down, so that what lies near dense can be told apart."""
 
 
 def along_the_path(paper: Record, records: Sequence[Record], *, data: str) -> "Figure":
@@ -48,11 +48,12 @@ def along_the_path(paper: Record, records: Sequence[Record], *, data: str) -> "F
         for panel in (over_mu, over_zeros):
             panel.axhline(0, color="grey", linewidth=0.8)
             panel.grid(alpha=0.3)
-        over_mu.set_ylim(bottom=max(over_mu.get_ylim()[0], _LOWEST))
+        low, high = over_mu.get_ylim()
+        over_mu.set_ylim(max(low, -_FURTHEST), min(high, _FURTHEST))
     for panel in panels[:, 0]:
         panel.set_ylabel("change of test accuracy (points)")
     _shared_legend(figure)
-    about = f"test accuracy against each side's own dense network (cut off at {_LOWEST:g})"
+    about = f"test accuracy against each side's own dense network (cut off at {_FURTHEST:g})"
     figure.suptitle(f"{DATA[data]}: {about}")
     return figure
 

@@ -66,6 +66,14 @@ def test_a_collapse_is_cut_off_so_that_the_rest_can_be_seen():
     assert panels(figure, 0)["NIN"].get_ylim()[0] > -4
 
 
+def test_a_start_that_was_not_trained_out_is_cut_off_too():
+    walked = record(test=0.99)
+    walked["dense"]["test"] = 0.8
+    figure = along_the_path(paper(), [walked], data="cifar10")
+    assert panels(figure, 0)["CNN"].get_ylim()[1] == 4
+    assert panels(figure, 0)["NIN"].get_ylim()[1] < 4
+
+
 def test_residuals_follow_each_other_over_the_whole_path_with_every_mu_marked():
     walked = record(last=2)
     walked["points"][1]["residuals"] = walked["points"][1]["residuals"][:2]

@@ -54,6 +54,11 @@ def state(page):
     )
 
 
+def scrolled(page, top):
+    page.execute_script(f"window.scrollTo({{ top: {top}, behavior: 'instant' }})")
+    return state(page)["scroll"] == top
+
+
 def test_new_points_come_and_the_reader_stays_where_they_are(chromium, tmp_path):
     collapsed = going(4)
     collapsed["points"][2] |= {"validation": 0.1, "test": 0.1}
@@ -68,8 +73,9 @@ def test_new_points_come_and_the_reader_stays_where_they_are(chromium, tmp_path)
         "document.querySelector('details details').open = true;"
         "const button = document.querySelector('#table-0 tbody tr:nth-child(3) button');"
         "button.focus({ preventScroll: true });"  # which would glide on behind our back
-        "window.scrollTo({ top: 700, behavior: 'instant' })"
     )
+    # A page that is still being drawn is too short to be scrolled.
+    WebDriverWait(chromium, 60).until(lambda page: scrolled(page, 700))
     before = state(chromium)
     assert (before["layer"], before["focus"], before["scroll"]) == ("a.weight", "2", 700)
     assert before["low"] < 10
@@ -81,7 +87,7 @@ def test_new_points_come_and_the_reader_stays_where_they_are(chromium, tmp_path)
     assert not chromium.execute_script("return window.marked")
     assert text(chromium, "#card h3").startswith("Point 2 of 5")
     # Figures that are drawn late push the page about for a moment.
-    WebDriverWait(chromium, 10).until(lambda page: state(page)["scroll"] == before["scroll"])
+    WebDriverWait(chromium, 60).until(lambda page: state(page)["scroll"] == before["scroll"])
     after = state(chromium)
     assert after.pop("low") == pytest.approx(before.pop("low"))
     assert after == before

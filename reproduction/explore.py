@@ -38,6 +38,7 @@ from sparsepath.storage import read_json
 
 HELD_OUT = 5000
 DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.25)
+USUAL_DECAY = 5e-4
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,15 @@ def usual(data: str) -> Question:
     return Question(data, tuple(Reference(network, DENSE[network]) for network in NETWORKS))
 
 
-def walks(start: Reference, **candidates: tuple[str, PathRecipe]) -> Question:
+def walks(
+    start: Reference, candidates: Mapping[str, tuple[str, PathRecipe]], *, data: str = "cifar10"
+) -> Question:
     """Which of these ways from one dense network is the best?"""
     jobs = (
         Job(start, by, recipe, variant=name, keep_all=True)
         for name, (by, recipe) in candidates.items()
     )
-    return Question("cifar10", walks=tuple(jobs))
+    return Question(data, walks=tuple(jobs))
 
 
 def shorter(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
@@ -92,7 +95,7 @@ def best_mode(network: str, dropout: float, *ways: tuple[float, float]) -> Quest
         for drop, distil in dict.fromkeys(ways)
     }
     gradual = ("magnitude", shorter(arms(network)["gradual"][1], 38))
-    return walks(start, **candidates, **{f"from{dropout:g}-gradual": gradual})
+    return walks(start, {**candidates, f"from{dropout:g}-gradual": gradual})
 
 
 def shrinking(network: str) -> Question:
@@ -104,17 +107,32 @@ def shrinking(network: str) -> Question:
         f"shrink{by:g}": (ssl, replace(other, lasso=tuple(by * far for far in LASSO)))
         for by in (0.5, 1.0, 2.0)
     }
-    return walks(best_reference(network), **pulls, **shrinks)
+    return walks(best_reference(network), {**pulls, **shrinks})
 
 
-def paper_training(network: str) -> Question:
-    """How much dropout and decay does the paper's own path want? Three points, fewer epochs."""
-    recipe = replace(
-        paper(network, "l0"), points=5, last=2, schedule=Schedule(delta=5, nu=1, xi=4, epsilon=0.0)
-    )
-    ways = {f"drop{rate:g}": ("l0", replace(recipe, dropout=rate)) for rate in (0.1, 0.2, 0.3)}
-    free = {"drop0.1-decay0": ("l0", replace(recipe, dropout=0.1, decay=0.0))}
-    return walks(reference(network), **ways, **free)
+def paper_training(
+    network: str, *ways: tuple[float, float], data: str = "cifar10", fast: bool = False
+) -> Question:
+    """How much dropout and decay does the paper's own path want? Three points, fewer epochs.
+
+    A fast walk takes three times the paper's rate, to see in as few epochs what many would do.
+    """
+    schedule = Schedule(delta=5, nu=1, xi=4, epsilon=0.0)
+    recipe = replace(paper(network, "l0"), points=5, last=2, schedule=schedule)
+    if fast:
+        recipe = replace(recipe, rate=3 * recipe.rate)
+    candidates = {}
+    for dropout, decay in ways:
+        shown = "" if decay == USUAL_DECAY else f"-decay{decay:g}"
+        name = f"{'fast-' if fast else ''}drop{dropout:g}{shown}"
+        candidates[name] = ("l0", replace(recipe, dropout=dropout, decay=decay))
+    return walks(reference(network, data=data), candidates, data=data)
+
+
+def together(*questions: Question) -> Question:
+    """Questions of one data set, asked side by side."""
+    (data,) = {question.data for question in questions}
+    return Question(data, walks=tuple(job for question in questions for job in question.walks))
 
 
 QUESTIONS: Mapping[str, Callable[[], Question]] = {
@@ -149,8 +167,34 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     ),
     "best-nin-0.1": lambda: best_mode("nin", 0.1, (0.0, 0.0), (0.1, 0.0)),
     "best-nin-0.2": lambda: best_mode("nin", 0.2, (0.0, 0.0), (0.1, 0.0), (0.2, 0.0)),
-    "paper-low-rank-nin": lambda: paper_training("low-rank-nin"),
+    "paper-low-rank-nin": lambda: paper_training(
+        "low-rank-nin", *((rate, USUAL_DECAY) for rate in (0.1, 0.2, 0.3)), (0.1, 0.0)
+    ),
     "cifar100": lambda: usual("cifar100"),
+    "cifar100-low-rank-cnn": lambda: dense(
+        "cifar100",
+        "low-rank-cnn",
+        *(DenseRecipe(60, 0.05, dropout=rate) for rate in (0.0, 0.05, 0.1)),
+    ),
+    "cifar100-paper-nin": lambda: paper_training(
+        "nin", *product((0.3, 0.5), (USUAL_DECAY, 2e-3)), data="cifar100"
+    ),
+    "cifar100-paper-nins": lambda: together(
+        paper_training(
+            "nin",
+            *((rate, USUAL_DECAY) for rate in (0.3, 0.5, 0.6)),
+            (0.5, 0.0),
+            data="cifar100",
+            fast=True,
+        ),
+        paper_training(
+            "low-rank-nin",
+            *((rate, 0.0) for rate in (0.1, 0.3, 0.5)),
+            (0.3, USUAL_DECAY),
+            data="cifar100",
+            fast=True,
+        ),
+    ),
     "svhn": lambda: usual("svhn"),
     "svhn-low-rank-nin": lambda: dense(
         "svhn",

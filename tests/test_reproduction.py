@@ -10,9 +10,10 @@ import torch
 
 from sparsepath import deploy
 from sparsepath.lab.dense import Reference
-from sparsepath.lab.experiments import comparisons, paths
+from sparsepath.lab.experiments import NETWORKS, comparisons, paths
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.reproduce import FLIPPED
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json, write_json
 
@@ -41,20 +42,22 @@ def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(
 
 
 def test_the_records_are_of_the_settings_that_ship():
-    jobs: list[tuple[str, Job]] = [("paper", job) for job in paths("cifar10", ["cnn"], ["l0"])]
+    jobs: list[tuple[str, Job]] = [
+        (f"{data}/paper", job) for data in FLIPPED for job in paths(data, NETWORKS, ["l0", "l1"])
+    ]
     for network in ("cnn", "nin"):
         for finetune in (40, 5):
             arms = comparisons(network, finetune=finetune).values()
-            jobs += [("comparisons/walked", job) for arm in arms for job in arm]
+            jobs += [("cifar10/comparisons/walked", job) for arm in arms for job in arm]
     found = 0
     for part, job in jobs:
-        written = FOLDER / "cifar10" / part / f"{job.name}.json"
+        written = FOLDER / part / f"{job.name}.json"
         if written.exists():
             found += 1
             record = read_json(written)
             assert job.recipe.made(record["recipe"]), job.name
             assert len(record["points"]) <= job.recipe.length
-    assert found > 10
+    assert found > 25
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, cap
     start = Reference("digit-net", DenseRecipe(1, 0.01))
     schedule = Schedule(delta=1, nu=1, xi=1, epsilon=0.0, finetune=1)
     recipe = PathRecipe(rho=0.1, reach=(0.1, 0.5), points=2, last=1, schedule=schedule)
-    question = explore["walks"](start, short=("l0", recipe))
+    question = explore["walks"](start, {"short": ("l0", recipe)})
     explore["answer"](question, tmp_path, tmp_path, device="cpu", until=float("inf"), held_out=300)
     folder = tmp_path / "cifar10" / "exploration"
     record = read_json(folder / "digit-net-l0-short.json")

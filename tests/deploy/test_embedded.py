@@ -22,8 +22,9 @@ from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, OPERATIONS
 from sparsepath.lab.models import CNN
 from sparsepath.storage import read_tensors
 
+from .builds import CROSS, FOLDER, built
 from .cases import network
-from .embedded import CROSS, EMULATOR, FOLDER, NEEDS, X86, answered, built, check, refused, run
+from .embedded import EMULATOR, NEEDS, X86, answered, check, refused, run
 
 pytestmark = NEEDS
 NAMES = (

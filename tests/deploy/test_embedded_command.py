@@ -11,7 +11,8 @@ from sparsepath.deploy.files.artifact import save
 from sparsepath.deploy.graph.graph import Graph, Node, Value
 from sparsepath.deploy.graph.network import GraphNetwork
 
-from .embedded import NEEDS, answered, built, built_parts, refused, run
+from .builds import built
+from .embedded import NEEDS, answered, refused, run
 
 pytestmark = NEEDS
 X = torch.randn(3, 4, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -117,7 +118,7 @@ def test_a_network_of_several_tensors_is_refused(program, x_file, tmp_path, take
 
 
 def test_a_network_that_was_moved_says_so(net):
-    given = run([built_parts()], "moved", net)
+    given = run([built("sanitized") / "parts"], "moved", net)
     *said, other = given.stdout.splitlines()
     assert len(said) == 4
     assert all("was moved to another one" in sentence for sentence in said)

@@ -14,7 +14,8 @@ from sparsepath.deploy.files.packing import _written
 from sparsepath.errors import BadInput
 from sparsepath.storage import write_tensors
 
-from .embedded import NEEDS, answered, built, built_parts, check_refused, refused, run
+from .builds import built
+from .embedded import NEEDS, answered, check_refused, refused, run
 
 pytestmark = NEEDS
 
@@ -26,7 +27,7 @@ def program():
 
 @pytest.fixture(scope="module")
 def parts():
-    return [built_parts()]
+    return [built("sanitized") / "parts"]
 
 
 # ---- version 2, written here by the letter of its description

@@ -12,8 +12,9 @@ from torch import nn
 from sparsepath.deploy.files.artifact import save
 from sparsepath.storage import read_tensors
 
+from .builds import built
 from .cases import scrambled
-from .embedded import NEEDS, answered, built, check_refused, refused, run
+from .embedded import NEEDS, answered, check_refused, refused, run
 from .test_artifact_fuzz import places, resealed
 
 pytestmark = NEEDS

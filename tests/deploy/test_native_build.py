@@ -2,34 +2,18 @@
 
 import ctypes
 import os
-import runpy
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import sparsepath.deploy
 from sparsepath.deploy.running import kernels
 
-from .embedded import BUILDS, CROSS, EMULATOR, NEEDS, built, done
+from .builds import COMPILE, CROSS, NATIVE, built, done
+from .embedded import EMULATOR, NEEDS
 
-NATIVE = Path(sparsepath.deploy.__file__).parent / "native"
-PROGRAM = Path(__file__).with_name("kernels_test.cpp")
-COMPILE = runpy.run_path(str(NATIVE / "compile.py"))
-# The same sources with other loads and stores: their addresses are what is left to look at.
-ADDRESSES = ["-fsanitize=address", "-O0"]
 pytestmark = NEEDS
-
-
-def linked(name, target):
-    """The tests' program, with the portable kernels of a build of the C++ program."""
-    how = {"LDFLAGS": "", "CXX": os.environ.get("CXX", "c++"), **BUILDS[name]}
-    objects = {path.name: path for path in (built(name) / "objects").glob("portable-*.o")}
-    del objects["portable-kernels_table.o"]  # the C++ program's own
-    command = [*how["CXX"].split(), "-std=c++17", *how["CXXFLAGS"].split(), "-O1", f"-I{NATIVE}"]
-    done([*command, PROGRAM, *objects.values(), "-pthread", *how["LDFLAGS"].split(), "-o", target])
 
 
 def run(command, **environment):
@@ -41,26 +25,17 @@ def run(command, **environment):
 
 
 @pytest.mark.parametrize("isa", COMPILE["instruction_sets"]())
-def test_the_kernels_are_clean_under_sanitizers(isa, tmp_path):
+def test_the_kernels_are_clean_under_sanitizers(isa):
     # The best of this machine's sets stands for those between, whose code is the same but narrower.
     if isa not in (kernels.isas()[0], "portable"):
         pytest.skip(f"this machine does not run {isa}, or a better one")
-    target = tmp_path / "sanitized"
-    if isa == "portable":
-        linked("sanitized", target)
-    else:
-        flags = [*COMPILE["instruction_sets"]()[isa], *ADDRESSES]
-        try:
-            COMPILE["build"](COMPILE["compiler"](), {target: flags}, extra=[PROGRAM])
-        except subprocess.CalledProcessError as error:
-            pytest.fail(error.stderr)
-    run([target, "60"], ASAN_OPTIONS="detect_leaks=1", LD_PRELOAD="")
+    folder = built("sanitized" if isa == "portable" else isa)
+    run([folder / "kernels", "60"], ASAN_OPTIONS="detect_leaks=1", LD_PRELOAD="")
 
 
 @pytest.mark.skipif(not (CROSS and EMULATOR), reason="needs g++-aarch64-linux-gnu and qemu-user")
-def test_the_portable_kernels_run_on_aarch64(tmp_path):
-    linked("aarch64", tmp_path / "crossed")
-    run([EMULATOR, tmp_path / "crossed", "20"])
+def test_the_portable_kernels_run_on_aarch64():
+    run([EMULATOR, built("aarch64") / "kernels", "20"])
 
 
 def compiled(folder, answer, earlier):

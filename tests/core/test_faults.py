@@ -1,54 +1,34 @@
 """Each fault of the table, put into a copy of the package, makes its named test fail."""
 
-import multiprocessing
-import os
 import re
 import shutil
 import sys
-import traceback
 from pathlib import Path
 
 import pytest
+from forked import forked
 
 from .faults import FAULTS, Fault
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "sparsepath"
 ANOTHER_PACKAGE = 90
-# Each run has a process of its own, forked from one that has imported what is slow to import, and
-# nothing of ours.
-FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["torch", "torch._dynamo", "hypothesis"])
 
 
 def run(tests: list[str], folder: Path) -> tuple[int, str]:
     """Pytest's exit code and output for some tests against the package in `folder`."""
-    log = folder / "log"
-    process = FORK.Process(target=_run, args=([str(HERE / test) for test in tests], folder, log))
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode, log.read_text()
+    return forked(_run, [str(HERE / test) for test in tests], folder, log=folder / "log")
 
 
-def _run(tests: list[str], folder: Path, log: Path) -> None:
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
+def _run(tests: list[str], folder: Path) -> int:
     sys.path.insert(0, str(folder))
-    code: int = ANOTHER_PACKAGE
-    try:
-        import sparsepath  # before the tests do: theirs is then this one
+    import sparsepath  # before the tests do: theirs is then this one
 
-        if Path(sparsepath.__file__).parent == folder / "sparsepath":
-            # Hypothesis is there before pytest could rewrite its assertions, which matters to none.
-            quiet = ["-q", "--tb=short", "-Wignore::pytest.PytestAssertRewriteWarning"]
-            code = pytest.main([*quiet, "-p", "no:cacheprovider", *tests])
-    except Exception:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+    if Path(sparsepath.__file__).parent != folder / "sparsepath":
+        return ANOTHER_PACKAGE
+    # Hypothesis is there before pytest could rewrite its assertions, which matters to none.
+    quiet = ["-q", "--tb=short", "-Wignore::pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main([*quiet, "-p", "no:cacheprovider", *tests]))
 
 
 def copied(folder: Path) -> Path:

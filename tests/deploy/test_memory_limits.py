@@ -1,11 +1,11 @@
 """Where memory or threads run out, a sentence says so, torch takes over, and no process ends."""
 
-import subprocess
 import sys
 import textwrap
 
 import pytest
 import torch
+from forked import forked
 from torch import nn
 
 from sparsepath.deploy.running import kernels, stages
@@ -34,24 +34,34 @@ def limit(megabytes):
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
-def said(script):
+def run(script):
+    exec(script, {})
+    return 0
+
+
+@pytest.fixture
+def said(tmp_path):
     """The sentence of BadInput that a script ends with in a process of its own."""
-    body = textwrap.indent(textwrap.dedent(script), "    ")
-    script = f"{LIMITED}\ntry:\n{body}\nexcept BadInput as error:\n    print(error)"
-    given = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert given.returncode == 0, given.stderr
-    return given.stdout.strip()
+
+    def said(script):
+        body = textwrap.indent(textwrap.dedent(script), "    ")
+        script = f"{LIMITED}\ntry:\n{body}\nexcept BadInput as error:\n    print(error)"
+        code, log = forked(run, script, log=tmp_path / "log")
+        assert code == 0, log
+        return log.strip()
+
+    return said
 
 
 @linux
-def test_threads_that_the_system_does_not_give():
+def test_threads_that_the_system_does_not_give(said):
     assert said("limit(100)\nEngine(1000)") == (
         "The system does not give 1000 threads; ask for fewer."
     )
 
 
 @linux
-def test_weights_that_do_not_fit_into_memory():
+def test_weights_that_do_not_fit_into_memory(said):
     script = "weight = torch.ones(4096, 4096)\nlimit(40)\nLinear(weight, few={})"
     for few in (False, True):
         assert said(script.format(few)) == ("There is not enough memory to pack 16777216 weights.")
@@ -59,7 +69,7 @@ def test_weights_that_do_not_fit_into_memory():
 
 @linux
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_run_that_does_not_find_its_memory(threads):
+def test_a_run_that_does_not_find_its_memory(said, threads):
     script = f"""
         program = Program(threads={threads})
         maps = program.enter(program.input((2, 740, 740)), grid=1)
@@ -96,7 +106,7 @@ def test_torch_takes_over_what_finds_no_memory(monkeypatch, caplog):
         "conv(maps, Conv(torch.ones(1, 1, 101, 101), padding=(50, 50)))",
     ],
 )
-def test_a_large_window_takes_about_the_memory_of_its_maps(layer):
+def test_a_large_window_takes_about_the_memory_of_its_maps(said, layer):
     script = f"""
         program = Program()
         maps = program.enter(program.input((1, 150, 150)), grid=4)

@@ -28,7 +28,7 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS
 from sparsepath.support import Support
 
-from .cases import BUILDERS, network, scrambled
+from .cases import BUILDERS, network, scrambled, untraced
 
 
 def small():
@@ -146,6 +146,7 @@ def test_negative_zeros_come_back_positive_and_odd_numbers_as_they_are():
     assert {(True, 1), (False, 1), (False, 9)} <= ways
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_network_comes_back_bit_for_bit(name, tmp_path):
     model = network(name, zero=0.9)
@@ -159,6 +160,7 @@ def test_every_network_comes_back_bit_for_bit(name, tmp_path):
     assert set(own) == set(loaded.state_dict())
 
 
+@untraced
 @pytest.mark.parametrize(("partition", "share"), [("kernels", 0.11), ("elements", 0.135)])
 @pytest.mark.parametrize("name", sorted(set(NETWORKS) - {"digit-net"}))
 def test_sparsified_layers_take_few_bytes(name, partition, share, tmp_path):
@@ -518,6 +520,7 @@ def test_what_is_in_a_file_is_told_without_reading_it(tmp_path):
     assert lines["1.weight"].split()[-2:] == [f"{stored:,}", f"{stored / 65536:.3f}"]
 
 
+@untraced
 def test_the_same_network_gives_the_same_bytes(tmp_path):
     model = network("cnn")
     figures = {"name": 'Zürich \u2028 \x7f "quoted"\n', "accuracy": 0.5}

@@ -11,7 +11,7 @@ from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph.reference import run
 from sparsepath.errors import BadInput
 
-from .cases import BUILDERS, network, sizes
+from .cases import BUILDERS, network, sizes, untraced
 
 
 def unknown(graph):
@@ -19,6 +19,7 @@ def unknown(graph):
     return {node.name: node.call.why for node in graph if node.op == "torch"}
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_graph_gives_what_its_network_gives(name):
     model = network(name).double()

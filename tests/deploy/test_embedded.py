@@ -23,7 +23,7 @@ from sparsepath.lab.models import CNN
 from sparsepath.storage import read_tensors
 
 from .builds import CROSS, FOLDER, built
-from .cases import network
+from .cases import network, untraced
 from .embedded import EMULATOR, NEEDS, X86, answered, check, refused, run
 
 pytestmark = NEEDS
@@ -73,6 +73,7 @@ def lively(model):
     return model
 
 
+@untraced
 @pytest.mark.parametrize("name", NAMES)
 def test_networks_give_what_torch_gives(program, tmp_path, name):
     model = lively(network(name, zero=0.5))

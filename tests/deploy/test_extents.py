@@ -13,7 +13,7 @@ from sparsepath.deploy.running import extents as rules
 from sparsepath.deploy.running.extents import Unruled, extents
 from sparsepath.lab.models import UNet
 
-from .cases import BUILDERS, network, sizes
+from .cases import BUILDERS, network, sizes, untraced
 
 
 def by_rule(graph, images):
@@ -21,6 +21,7 @@ def by_rule(graph, images):
     return extents(graph, [tuple(images.shape)], types)
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_shapes_of_a_network_are_those_of_a_run(name):
     side, other = sizes(name)

@@ -10,7 +10,7 @@ from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph import fold
 from sparsepath.deploy.graph.reference import run
 
-from .cases import BUILDERS, network, scrambled, sizes
+from .cases import BUILDERS, network, scrambled, sizes, untraced
 
 PASSES = (
     fold.without_dead_code,
@@ -41,6 +41,7 @@ def test_every_pass_keeps_the_function_of_every_network(name):
     same(graph, fold.folded(graph), other)
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILDERS)
 def test_no_batch_norm_is_left_and_folding_again_changes_nothing(name):
     graph = fold.folded(capture(network(name)))

@@ -38,24 +38,38 @@ def test_the_portable_kernels_run_on_aarch64():
     run([EMULATOR, built("aarch64") / "kernels", "20"])
 
 
-def compiled(folder, answer, earlier):
-    """The portable library of a folder with one small source, made as the kernels are."""
-    (folder / "native").mkdir(parents=True)
-    shutil.copy(NATIVE / "compile.py", folder / "native")
+def prepared(folder, answer):
+    """A folder with one small source, to be compiled as the kernels are."""
+    native = folder / "native"
+    native.mkdir(parents=True)
+    shutil.copy(NATIVE / "compile.py", native)
     source = (
         f'extern "C" __attribute__((visibility("default"))) int answer() {{ return {answer}; }}'
     )
-    (folder / "native" / "answer.cpp").write_text(source)
-    environment = {**os.environ, COMPILE["EARLIER_VARIABLE"]: str(earlier)}
-    done([sys.executable, folder / "native" / "compile.py"], environment)
-    return folder / "_kernels_portable.so"
+    (native / "answer.cpp").write_text(source)
+    return native
 
 
-def test_a_library_of_the_same_sources_is_not_built_again(tmp_path):
-    first = compiled(tmp_path / "first", 1, earlier="")
+@pytest.fixture
+def compiled(monkeypatch):
+    """The portable library of such a folder, built after those of an earlier one."""
+
+    def compiled(native, earlier):
+        monkeypatch.setitem(COMPILE["build_libraries"].__globals__, "HERE", native)
+        monkeypatch.setenv(COMPILE["EARLIER_VARIABLE"], str(earlier))
+        assert native.parent / "_kernels_portable.so" in COMPILE["build_libraries"]()
+        return native.parent / "_kernels_portable.so"
+
+    return compiled
+
+
+def test_a_library_of_the_same_sources_is_not_built_again(tmp_path, compiled):
+    first = tmp_path / "first" / "_kernels_portable.so"
+    done([sys.executable, prepared(first.parent, 1) / "compile.py"])
     with first.open("ab") as file:
         file.write(b"built first")
-    assert compiled(tmp_path / "same", 1, first.parent).read_bytes() == first.read_bytes()
-    other = compiled(tmp_path / "other", 2, first.parent)
+    same = compiled(prepared(tmp_path / "same", 1), first.parent)
+    assert same.read_bytes() == first.read_bytes()
+    other = compiled(prepared(tmp_path / "other", 2), first.parent)
     assert not other.read_bytes().endswith(b"built first")
     assert ctypes.CDLL(str(other)).answer() == 2

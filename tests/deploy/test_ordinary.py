@@ -20,7 +20,7 @@ from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.metrics import macs
 
-from .cases import network, scrambled
+from .cases import network, scrambled, untraced
 
 IMAGES = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(8) % 4
@@ -67,6 +67,7 @@ def kinds(model):
 # ---- its layers
 
 
+@untraced
 @pytest.mark.parametrize("name", ["cnn-bn", "resnet-20", "mobilenet-v2", "u-net"])
 def test_it_has_the_layers_of_the_model(again, name):
     model = network(name, zero=0.0)
@@ -362,6 +363,7 @@ def test_torch_compiles_it_whole(again):
     assert torch.equal(whole(IMAGES), made(IMAGES))
 
 
+@untraced
 @pytest.mark.parametrize("name", ["resnet-20", "mobilenet-v2", "u-net-bilinear"])
 def test_it_may_be_traced_and_be_part_of_another(name):
     images = torch.randn(1, 3, 32, 32)

@@ -15,7 +15,7 @@ from sparsepath.deploy.files.manifest import read_manifest
 from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 
-from .cases import network, scrambled
+from .cases import network, scrambled, untraced
 
 
 def small():
@@ -64,6 +64,7 @@ def test_what_is_not_quantised_has_no_levels():
     assert levels_of(torch.tensor(1.0)) is None
 
 
+@untraced
 @pytest.mark.parametrize("name", ["cnn", "resnet-20", "mobilenet-v2"])
 def test_int8_weights_take_a_byte_and_come_back(name, tmp_path):
     model = network(name, zero=0.6)

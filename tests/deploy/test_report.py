@@ -12,7 +12,7 @@ from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.running import kernels, segments
 from sparsepath.deploy.running.runtime import compile
 
-from .cases import BUILDERS, network
+from .cases import BUILDERS, network, untraced
 from .test_capture import Model, Stubborn, conv
 
 native = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
@@ -223,6 +223,7 @@ def test_rows_name_what_they_took_in():
     assert titles[0] in str(report)
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_node_of_the_network_is_in_the_report(name):
     model = network(name)

@@ -12,7 +12,7 @@ import sparsepath
 from sparsepath.deploy.running import kernels
 from sparsepath.deploy.running.runtime import Runtime, compile
 
-from .cases import BUILDERS, network, scrambled, sizes
+from .cases import BUILDERS, network, scrambled, sizes, untraced
 from .test_capture import KNOWN, UNKNOWN
 
 # Batch norm is folded before anything runs, and folding has tests of its own.
@@ -59,6 +59,7 @@ def own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARSEPATH_CACHE", str(tmp_path / "cache"))
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILT)
 def test_a_network_keeps_its_function_at_any_batch_and_size(name):
     model = network(name)
@@ -69,6 +70,7 @@ def test_a_network_keeps_its_function_at_any_batch_and_size(name):
             assert error(runtime(images), exact(model, images)) < 1e-5
 
 
+@untraced
 @native
 @pytest.mark.parametrize("name", NAMED)
 def test_nearly_all_multiplications_are_in_our_kernels(name):
@@ -78,6 +80,7 @@ def test_nearly_all_multiplications_are_in_our_kernels(name):
     assert not report.notes
 
 
+@untraced
 @pytest.mark.parametrize("zero", [0.0, 0.97, 1.0])
 def test_networks_with_no_or_hardly_any_or_only_zero_kernels(zero):
     for name in ("cnn", "resnet-20", "mobilenet-v2"):

@@ -13,6 +13,8 @@ from sparsepath.deploy.running.kernels import Conv, Linear, available
 from sparsepath.deploy.running.program import Program
 from sparsepath.lab.models import NETWORKS
 
+from .cases import untraced
+
 PAPER = Path(__file__).parents[2] / "reproduction" / "cifar10" / "paper"
 TRAINED = sorted(
     path.stem
@@ -71,6 +73,7 @@ def methods(layer):
     return Conv.methods(layer.kernel_size, layer.stride, layer.dilation, shape)
 
 
+@untraced
 @pytest.mark.parametrize("name", TRAINED)
 @torch.no_grad()
 def test_every_layer_of_a_trained_network_is_as_exact_as_promised(name):
@@ -89,6 +92,7 @@ def test_every_layer_of_a_trained_network_is_as_exact_as_promised(name):
                 assert error <= limit, (layer_name, method, grid, woven)
 
 
+@untraced
 @pytest.mark.parametrize("name", TRAINED)
 @torch.no_grad()
 def test_a_trained_network_is_as_exact_as_its_layers(name):

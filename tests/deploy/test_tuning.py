@@ -20,7 +20,7 @@ from sparsepath.deploy.running.runtime import compile
 from sparsepath.deploy.running.tuner import Tuner
 from sparsepath.deploy.running.tuning import Times
 
-from .cases import network, sizes
+from .cases import network, sizes, untraced
 from .test_runtime import BUILT, error, exact, small
 
 IMAGES = torch.randn(4, 3, 16, 16)
@@ -284,6 +284,7 @@ def test_a_plan_runs_in_its_own_number_of_threads():
         assert native_step.program._threads == threads
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILT)
 def test_the_dense_choice_of_torch_has_the_same_function(name):
     model = network(name)

@@ -275,6 +275,8 @@ def test_foreign_files_are_never_run(tmp_path, monkeypatch):
         (lambda c: first(c).update(groups=10**6), "has 1000000 groups, which do not divide"),
         (lambda c: first(c).update(groups="1"), "has '1' groups"),
         (lambda c: c["graph"]["nodes"][0].update(inputs=["later"]), "which nothing before gives"),
+        (lambda c: c["graph"]["nodes"][1].update(name=c["graph"]["inputs"][0]), "twice"),
+        (lambda c: c["graph"]["nodes"].pop(), "which none of its nodes makes"),
         (lambda c: c["graph"]["nodes"][0]["arrays"].update(weight="9"), "which is not there"),
         (lambda c: c["support"]["4.weight"].update(shape=[3, 255]), "its mask has"),
         (lambda c: c["checksums"].update(more=""), "tensors are not those of its manifest"),

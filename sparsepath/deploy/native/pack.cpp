@@ -111,6 +111,7 @@ class Packer {
         steps_.slice = slices_[0].size();
         for (const auto &slice : slices_)
             steps_.weight.insert(steps_.weight.end(), slice.begin(), slice.end());
+        steps_.index.push_back(0);  // the multiply reads one place beyond those of three inputs
         steps_.weight.shrink_to_fit();
         steps_.index.shrink_to_fit();
         return std::move(steps_);

@@ -31,11 +31,12 @@ typedef float vec __attribute__((vector_size(WIDTH * 4)));
 typedef int32_t ivec __attribute__((vector_size(WIDTH * 4)));
 
 SP_INLINE vec load(const float *at) { return *reinterpret_cast<const vec *>(at); }
-SP_INLINE vec load_unaligned(const float *at) {
-    vec x;
-    std::memcpy(&x, at, sizeof x);
-    return x;
+template <typename Word> SP_INLINE Word load_as(const void *at) {  // wherever it lies
+    Word word;
+    std::memcpy(&word, at, sizeof word);
+    return word;
 }
+SP_INLINE vec load_unaligned(const float *at) { return load_as<vec>(at); }
 SP_INLINE void store(float *at, vec x) { *reinterpret_cast<vec *>(at) = x; }
 SP_INLINE vec all(float x) { return x - vec{}; }
 
@@ -60,6 +61,30 @@ SP_INLINE vec all_quads(const float *four) {
 #else
     static_assert(WIDTH == 4, "a vector is one quad");
     return load_unaligned(four);
+#endif
+}
+
+// Four weights of N numbers each by one load, and one of them again and again; of wide vectors only.
+template <int N> SP_INLINE vec load_four(const float *at) {
+#if defined(__AVX512F__)
+    if constexpr (N == 1) return all_quads(at);
+    if constexpr (N == 2) {
+        const __m256d four = _mm256_loadu_pd(reinterpret_cast<const double *>(at));
+        return _mm512_castpd_ps(_mm512_maskz_broadcast_f64x4(0xFF, four));
+    }
+    if constexpr (N == 4) return load_unaligned(at);
+#else
+    return all(*at);
+#endif
+}
+template <int N, int K> SP_INLINE vec pick(vec four) {
+#if defined(__AVX512F__)
+    if constexpr (N == 1) return _mm512_maskz_permute_ps(ALL_LANES, four, K * 0x55);
+    if constexpr (N == 2)
+        return _mm512_castpd_ps(_mm512_maskz_permutex_pd(0xFF, _mm512_castps_pd(four), K * 0x55));
+    if constexpr (N == 4) return _mm512_maskz_shuffle_f32x4(ALL_LANES, four, four, K * 0x55);
+#else
+    return four;
 #endif
 }
 

@@ -85,13 +85,18 @@ class Packer {
         steps_.columns = std::move(columns);
         steps_.woven = matrix.woven;
         slices_.resize(matrix.slices / matrix.woven);
+        wants_.assign(matrix.rows + 3, Bits((steps_.columns.size() + 63) / 64));
         scratch_.resize(matrix.slices);
     }
 
     Steps packed() {
         std::vector<int> length(matrix_.rows + 3, 0);
         for (int row = 0; row < matrix_.rows; row++)
-            for (int column : steps_.columns) length[row] += kept(row, column);
+            for (size_t k = 0; k < steps_.columns.size(); k++)
+                if (matrix_.kept(row, steps_.columns[k])) {
+                    wants_[row][k / 64] |= uint64_t{1} << k % 64;
+                    length[row]++;
+                }
         const auto longer = [&](int a, int b) { return length[a] > length[b]; };
         std::vector<int> order(matrix_.rows);
         std::iota(order.begin(), order.end(), 0);
@@ -99,6 +104,7 @@ class Packer {
             const int group_a = a / matrix_.rows_per_group, group_b = b / matrix_.rows_per_group;
             return group_a != group_b ? group_a < group_b : longer(a, b);
         });
+        bring_together(order);
         for (size_t first = 0; first < order.size(); first += 4) {
             RowBlock block{};
             for (size_t k = 0; k < 4; k++)
@@ -123,15 +129,38 @@ class Packer {
     std::vector<std::vector<float>> slices_;
     std::vector<float> scratch_;
 
-    bool kept(int row, int column) const {
-        return row < matrix_.rows && matrix_.kept(row, column);
+    using Bits = std::vector<uint64_t>;
+    std::vector<Bits> wants_;  // [row]: a bit for each place of a column; none of rows beyond the matrix
+
+    int shared(const Bits &block, int row) const {
+        int count = 0;
+        for (size_t w = 0; w < block.size(); w++) count += __builtin_popcountll(block[w] & wants_[row][w]);
+        return count;
+    }
+
+    // Let the rows of a block share inputs: to the first of each come, one by one, those that share most
+    // with it, out of the next few, which are about as long.
+    void bring_together(std::vector<int> &order) const {
+        constexpr size_t FEW = 16;
+        for (size_t first = 0; first < order.size(); first += 4) {
+            Bits block = wants_[order[first]];
+            for (size_t k = first + 1; k < std::min(first + 4, order.size()); k++) {
+                const auto next = order.begin() + k, end = order.begin() + std::min(k + FEW, order.size());
+                auto best = next;
+                int most = shared(block, *best);
+                for (auto other = next + 1; other < end; other++)
+                    if (const int count = shared(block, *other); count > most) best = other, most = count;
+                std::rotate(next, best, best + 1);
+                for (size_t w = 0; w < block.size(); w++) block[w] |= wants_[*next][w];
+            }
+        }
     }
 
     void append(RowBlock block) {
         Partition partition;
         for (size_t k = 0; k < steps_.columns.size(); k++) {
             int mask = 0;
-            for (int row = 0; row < 4; row++) mask |= kept(block.rows[row], steps_.columns[k]) << row;
+            for (int row = 0; row < 4; row++) mask |= (wants_[block.rows[row]][k / 64] >> k % 64 & 1) << row;
             if (mask) partition.add(mask, static_cast<int>(k));
         }
         partition.partition();

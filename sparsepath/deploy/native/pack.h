@@ -15,8 +15,8 @@
 // so every step, whatever its pattern, makes as many multiply-adds for each row: four independent
 // chains, and weights read in order. Loads are as scarce as multiply-adds, so an input should be loaded
 // once: with the patterns of several three-row masks hardly any has to be torn apart in a matrix of few
-// zeros. Rows are ordered by their number of weights, so that those of a block have about as many; what
-// the longer ones have left makes steps of the first three, two or one of the rows alone. With these
+// zeros. A block takes rows of about as many weights, and among these the ones that share most inputs;
+// what the longer ones have left makes steps of the first three, two or one of the rows alone. With these
 // there are 25 patterns, hence 25 tight loops per block of rows.
 #pragma once
 #include <cstdint>

@@ -432,3 +432,15 @@ def test_packed_winograd_weights_take_at_most_4_3_times_the_kept_values(zeros):
     conv = Conv(weight, padding=(1, 1), method="winograd4")
     assert conv.kept == int(weight.count_nonzero())
     assert conv.bytes <= 4.3 * 4 * conv.kept
+
+
+def test_rows_that_share_inputs_are_packed_together_wherever_they_lie():
+    generator = torch.Generator().manual_seed(0)
+    kept = torch.stack([torch.randperm(64, generator=generator) < 32 for _ in range(4)])
+    weight = torch.randn(16, 64, 3, 3, generator=generator)
+
+    def packed(rows: torch.Tensor) -> int:
+        return Conv(weight * rows[:, :, None, None], padding=(1, 1), method="winograd4").bytes
+
+    neighbours, scattered = kept.repeat_interleave(4, 0), kept.repeat(4, 1)
+    assert packed(scattered) == packed(neighbours)

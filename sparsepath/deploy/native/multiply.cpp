@@ -196,17 +196,11 @@ template <Loads LOADS, int P, int T = 1, int WOVEN = 1> void multiply(const Prod
     }
 }
 
-// One slice, or slices that are woven.
-template <Loads LOADS> void multiply(int P, const Product &job) {
+// Of four or six vectors, slices woven or not.
+template <Loads LOADS> void wide_multiply(int P, const Product &job) {
     if (job.steps->woven == 4) return multiply<LOADS, 4, 1, 4>(job);
     if (job.steps->woven == 2) return multiply<LOADS, 4, 1, 2>(job);
-    switch (P) {
-    case 1: return multiply<LOADS, 1>(job);
-    case 2: return multiply<LOADS, 2>(job);
-    case 3: return multiply<LOADS, 3>(job);
-    case 4: return multiply<LOADS, 4>(job);
-    case 6: return multiply<LOADS, 6>(job);
-    }
+    P == 4 ? multiply<LOADS, 4>(job) : multiply<LOADS, 6>(job);
 }
 
 }  // namespace
@@ -225,10 +219,16 @@ void multiply(int P, const Product &job) {
         return;
     }
 #if defined(__AVX512F__)
+    // Narrow panels wait for other things: their loops are compiled once.
     static const bool few_loads = __builtin_cpu_is("icelake-server");
-    if (few_loads) return multiply<NINE>(P, job);
+    if (few_loads && P >= 4) return wide_multiply<NINE>(P, job);
 #endif
-    multiply<SIXTEEN>(P, job);
+    switch (P) {
+    case 1: return multiply<SIXTEEN, 1>(job);
+    case 2: return multiply<SIXTEEN, 2>(job);
+    case 3: return multiply<SIXTEEN, 3>(job);
+    default: return wide_multiply<SIXTEEN>(P, job);
+    }
 }
 
 }  // namespace sparsepath

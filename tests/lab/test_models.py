@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.models import CNN, NETWORKS, NIN, DigitNet, LowRankCNN, LowRankNIN, build
+from sparsepath.lab.models.products import SameSize, as_product
 
 GOLDEN = {
     NIN: "576-18432-36864-36864",
@@ -67,6 +68,20 @@ def test_low_rank_branches_stand_side_by_side():
     assert maps.shape == (2, 96, 8, 8)
     torch.testing.assert_close(maps[:, :48], layer.horizontal(images))
     torch.testing.assert_close(maps[:, 48:], layer.vertical(images))
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "size"), [(3, 16, 3), (16, 10, 1), (5, 7, 5)])
+def test_a_convolution_is_the_same_as_a_product_of_patches(inputs, outputs, size):
+    layer = SameSize(inputs, outputs, size).double()
+    images = torch.randn(2, inputs, 6, 9, dtype=torch.double, requires_grad=True)
+    asked = (images, layer.weight, layer.bias)
+    theirs, ours = layer(images), as_product(*asked)
+    torch.testing.assert_close(ours, theirs)
+    weights = torch.randn_like(theirs)
+    torch.testing.assert_close(
+        torch.autograd.grad((ours * weights).sum(), asked),
+        torch.autograd.grad((theirs * weights).sum(), asked),
+    )
 
 
 def test_low_rank_branches_are_the_same_as_one_convolution():

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from sparsepath.lab.models.network import Layers, Network
+from sparsepath.lab.models.products import SameSize, convolved
 
 Convolution = Callable[[int, int], nn.Module]
 
@@ -40,11 +41,11 @@ class LowRank(nn.Module):
         assert horizontal.bias is not None
         assert vertical.bias is not None
         bias = torch.cat((horizontal.bias, vertical.bias))
-        return functional.conv2d(images, weight, bias, padding=1)
+        return convolved(images, weight, bias)
 
 
 def _full_rank(inputs: int, outputs: int) -> nn.Module:
-    return nn.Conv2d(inputs, outputs, 3, padding=1)
+    return SameSize(inputs, outputs, 3)
 
 
 def _halving(inputs: int, outputs: int) -> nn.Module:
@@ -52,7 +53,7 @@ def _halving(inputs: int, outputs: int) -> nn.Module:
 
 
 def _pointwise(inputs: int, outputs: int) -> nn.Module:
-    return nn.Conv2d(inputs, outputs, 1)
+    return SameSize(inputs, outputs, 1)
 
 
 def _stage(

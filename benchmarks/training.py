@@ -17,7 +17,7 @@ import torch
 from sparsepath import ADMM, L0
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
-from sparsepath.lab.engine import Engine, Lane, Optimizer
+from sparsepath.lab.engine import Engine, Lane
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.models import NETWORKS, Network
 from sparsepath.storage import write_json
@@ -107,9 +107,9 @@ def main() -> None:
     for name in given.networks:
         began = time.perf_counter()
         plain = timed(plain_epoch(name, arena), 1)
-        one = timed(Engine(lanes(name, 1, arena, admm=True), Optimizer()).epoch, given.repeats)
-        four = timed(Engine(lanes(name, 4, arena, admm=True), Optimizer()).epoch, given.repeats)
-        bare = timed(Engine(lanes(name, 4, arena, admm=False), Optimizer()).epoch, given.repeats)
+        one = timed(Engine(lanes(name, 1, arena, admm=True)).epoch, given.repeats)
+        four = timed(Engine(lanes(name, 4, arena, admm=True)).epoch, given.repeats)
+        bare = timed(Engine(lanes(name, 4, arena, admm=False)).epoch, given.repeats)
         row: dict[str, Any] = {
             "plain": plain,
             "engine, one": one,

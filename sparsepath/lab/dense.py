@@ -12,7 +12,7 @@ import torch
 from sparsepath.blocks import Blocks
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.engine import Engine, Lane, Optimizer
+from sparsepath.lab.engine import BATCH, Engine, Lane
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.models import Network, build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
@@ -58,7 +58,7 @@ def train_dense(
         lane_of(fresh(each.network, arena, seed=each.seed, dropout=each.recipe.dropout), arena)
         for each in lacking
     ]
-    engine = Engine(lanes, Optimizer())
+    engine = Engine(lanes)
     for epoch in range(max(reference.recipe.epochs for reference in lacking)):
         if time.monotonic() > until:
             return False
@@ -113,19 +113,20 @@ def lane_of(
     arena: Arena,
     *,
     decay: float = 5e-4,
+    beta: float = 0.9,
     lasso: Mapping[str, Blocks] | None = None,
     teacher: Network | None = None,
     distil: float = 0.0,
 ) -> Lane:
     """The lane on which a network trains with this arena's images."""
-    batch = Optimizer().batch
     dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
     return Lane(
         model,
         sparsified=[f"{layer}.weight" for layer in model.sparsified],
-        example=arena.example(batch, dtype),
-        steps=arena.steps(batch),
+        example=arena.example(BATCH, dtype),
+        steps=arena.steps(BATCH),
         decay=decay,
+        beta=beta,
         lasso=lasso,
         teacher=teacher,
         distil=distil,

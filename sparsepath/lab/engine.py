@@ -1,7 +1,6 @@
 """Several networks trained side by side on a GPU, one captured graph a step, updated in place."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +10,9 @@ from torch.nn import functional
 from sparsepath.blocks import Blocks
 from sparsepath.errors import BadInput
 from sparsepath.support import Support
+
+# Images a step.
+BATCH = 128
 
 # A block of no more than this length has no direction to shrink in.
 TINY = 1e-12
@@ -47,7 +49,7 @@ def loss_of(
 
 
 def sgd(
-    W: Tensor, gradient: Tensor, momentum: Tensor, *, rate: Tensor, beta: float, decay: Tensor
+    W: Tensor, gradient: Tensor, momentum: Tensor, *, rate: Tensor, beta: Tensor, decay: Tensor
 ) -> None:
     """One step of SGD with momentum and decay, in place."""
     momentum.mul_(beta).add_(gradient + decay * W)
@@ -63,7 +65,7 @@ def sgd_towards(
     mask: Tensor,
     pull: Tensor,
     rate: Tensor,
-    beta: float,
+    beta: Tensor,
     decay: Tensor,
 ) -> None:
     """The same with the pull rho (W - U) of a performance step and the mask of a fine-tune."""
@@ -86,6 +88,7 @@ class Lane:
         example: Tensor,
         steps: int,
         decay: float = 5e-4,
+        beta: float = 0.9,
         lasso: Mapping[str, Blocks] | None = None,
         teacher: nn.Module | None = None,
         distil: float = 0.0,
@@ -124,6 +127,7 @@ class Lane:
         self.mask = torch.ones(split, device=device)
         self.pull = torch.zeros((), device=device)
         self.decay = torch.full((), decay, device=device)
+        self.beta = torch.full((), beta, device=device)
         self.lasso = torch.zeros((), device=device)
         self.lasso_blocks = [
             (parameter, gradient, lasso[name])
@@ -180,19 +184,11 @@ def _stored(flat: Tensor, start: int, shape: torch.Size) -> Tensor:
     return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
-class Optimizer:
-    """SGD's settings that do not change during an engine's life."""
-
-    batch: int = 128
-    beta: float = 0.9
-
-
 class Engine:
     """Trains its lanes side by side, each on its own stream, all forked and joined in one graph."""
 
     def __init__(
-        self, lanes: Sequence[Lane], optimizer: Optimizer, *, bfloat16: bool | None = None
+        self, lanes: Sequence[Lane], *, batch: int = BATCH, bfloat16: bool | None = None
     ) -> None:
         """Compile and capture one step of all lanes, or run it plainly, as a CPU must.
 
@@ -201,14 +197,14 @@ class Engine:
         if not lanes:
             raise BadInput("An engine needs at least one lane.")
         self.lanes = list(lanes)
-        self.optimizer = optimizer
+        self.batch = batch
         device = lanes[0].W.device
         captured = device.type == "cuda"
         self.bfloat16 = captured if bfloat16 is None else bfloat16
         if captured and self.bfloat16 and not torch.cuda.is_bf16_supported():
             raise BadInput("This GPU has no bfloat16: train with the plain loop instead.")
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
-        self._offsets = torch.arange(optimizer.batch, device=device)
+        self._offsets = torch.arange(batch, device=device)
         self.steps = len(lanes[0].rates)
         compiled = torch.compile if captured else _as_it_is
         self._loss = compiled(loss_of)
@@ -231,7 +227,7 @@ class Engine:
         self.cursor.add_(1)
 
     def _lane_step(self, lane: Lane) -> None:
-        batch = self._offsets + self.cursor * self.optimizer.batch
+        batch = self._offsets + self.cursor * self.batch
         images, labels = lane.images.index_select(0, batch), lane.labels.index_select(0, batch)
         rate = lane.rates.index_select(0, self.cursor.view(1))
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bfloat16):
@@ -246,7 +242,7 @@ class Engine:
             self._update(lane, rate)
 
     def _update(self, lane: Lane, rate: Tensor) -> None:
-        settings: dict[str, Any] = {"rate": rate, "beta": self.optimizer.beta, "decay": lane.decay}
+        settings: dict[str, Any] = {"rate": rate, "beta": lane.beta, "decay": lane.decay}
         rest = slice(lane.split, None)
         self._sgd(lane.W[rest], lane.gradient[rest], lane.momentum[rest], **settings)
         if lane.split:

@@ -60,6 +60,7 @@ class PathRecipe:
     points: int = 20
     schedule: Schedule = field(default_factory=lambda: Schedule(epsilon=1e-2))
     rate: float = 0.001
+    momentum: float = 0.9
     decay: float = 5e-4
     finetune_decay: float | None = None
     """None for the same decay in the fine-tune"""

@@ -16,7 +16,7 @@ from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
 from sparsepath.lab.dense import drawn, fresh, images_of, lane_of
-from sparsepath.lab.engine import Engine, Optimizer
+from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.jobs import METHODS, Job
 from sparsepath.lab.recipes import median_norm
@@ -52,6 +52,7 @@ class Walk:
             self.model,
             arena,
             decay=recipe.decay,
+            beta=recipe.momentum,
             lasso=lasso,
             teacher=teacher,
             distil=recipe.distil,
@@ -146,7 +147,7 @@ class Walk:
                 # SGD with momentum moves by rate / (1 - beta) for every step of a constant pull.
                 steps = len(self.lane.rates)
                 rates = [recipe.rates(stage, epoch, steps).sum() for epoch in range(stage.epochs)]
-                moved = float(sum(rates)) / (1 - Optimizer().beta)
+                moved = float(sum(rates)) / (1 - recipe.momentum)
                 self.lane.lasso.fill_(recipe.lasso[stage.index] * self.median / moved)
 
     def _write(self, point: PathPoint) -> None:
@@ -241,7 +242,7 @@ def walk_paths(
         if not walks:
             continue
         # Whenever a lane is through, the others are captured anew with the next in its place.
-        engine = Engine([walk.lane for walk in walks], Optimizer())
+        engine = Engine([walk.lane for walk in walks])
         while all(walk.stage is not None for walk in walks):
             if time.monotonic() > until:
                 return False

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from sparsepath import ADMM, L0, BadInput
-from sparsepath.lab.engine import Engine, Lane, Optimizer, loss_of
+from sparsepath.lab.engine import Engine, Lane, loss_of
 from sparsepath.lab.models import CNN, DigitNet
 
 STEPS, BATCH = 20, 8
@@ -30,7 +30,11 @@ def full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lane_and_twin(
-    device: str = "cpu", dtype: torch.dtype = torch.float32, *, dropout: float = 0.0
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    *,
+    dropout: float = 0.0,
+    beta: float = 0.9,
 ) -> tuple[Lane, nn.Module]:
     torch.manual_seed(0)
     network = CNN(dropout=dropout) if device == "cuda" else DigitNet(dropout=dropout)
@@ -42,6 +46,7 @@ def lane_and_twin(
         sparsified=[f"{layer}.weight" for layer in network.sparsified],
         example=torch.zeros(BATCH, side, side, channels, device=device, dtype=dtype),
         steps=STEPS,
+        beta=beta,
     )
     lane.images.copy_(torch.randn(lane.images.shape))
     lane.labels.copy_(torch.randint(10, lane.labels.shape))
@@ -51,12 +56,13 @@ def lane_and_twin(
 
 def engine_of(*lanes: Lane) -> Engine:
     bfloat16 = lanes[0].images.dtype == torch.bfloat16
-    return Engine(lanes, Optimizer(batch=BATCH), bfloat16=bfloat16)
+    return Engine(lanes, batch=BATCH, bfloat16=bfloat16)
 
 
 def plain_losses(lane: Lane, twin: nn.Module, *, proximity, support=None) -> list[float]:
     """The same steps with torch's own SGD, in float32."""
-    sgd = torch.optim.SGD(twin.parameters(), lr=0.0, momentum=0.9, weight_decay=5e-4)
+    beta = float(lane.beta)
+    sgd = torch.optim.SGD(twin.parameters(), lr=0.0, momentum=beta, weight_decay=5e-4)
     losses = []
     for step in range(STEPS):
         part = slice(step * BATCH, (step + 1) * BATCH)
@@ -120,6 +126,16 @@ def test_a_fine_tune_is_sgd_that_holds_the_support(
     weights = dict(lane.model.named_parameters())
     for name, mask in support.items():
         assert not weights[name][(~mask).expand_as(weights[name])].any()
+
+
+def test_every_lane_has_its_own_momentum() -> None:
+    pairs = [lane_and_twin(beta=beta) for beta in (0.9, 0.0)]
+    engine = engine_of(*(lane for lane, _ in pairs))
+    engine.epoch()
+    ends = [float(lane.loss) for lane, _ in pairs]
+    expected = [sum(plain_losses(lane, twin, proximity=lambda: 0.0)) for lane, twin in pairs]
+    assert expected[0] != pytest.approx(expected[1], rel=1e-3)
+    assert ends == pytest.approx(expected, rel=1e-5)
 
 
 @ways
@@ -276,6 +292,6 @@ def test_every_lane_decays_by_its_own() -> None:
 
 def test_an_engine_without_lanes_and_a_lane_of_unknown_weights_are_refused() -> None:
     with pytest.raises(BadInput, match="at least one lane"):
-        Engine([], Optimizer())
+        Engine([])
     with pytest.raises(BadInput, match="no parameters"):
         Lane(DigitNet(), sparsified=["conv9.weight"], example=torch.zeros(1, 4, 4, 1), steps=1)

@@ -174,8 +174,9 @@ def test_a_final_arena_trains_on_validation_images_and_judges_by_the_test_images
     assert set(choosing.accuracies(model)) == {"validation"}
 
 
-def test_a_recipe_may_give_its_own_mu_rates_and_decay(dense: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, span=(0.1, 0.8), peak=0.4, decay=0.0, schedule=Schedule(xi=1, delta=4))
+def test_a_recipe_may_give_its_own_mu_rates_decay_and_momentum(dense: Path, tmp_path: Path) -> None:
+    own = {"span": (0.1, 0.8), "peak": 0.4, "decay": 0.0, "momentum": 0.5}
+    recipe = replace(RECIPE, **own, schedule=Schedule(xi=1, delta=4))
     arena = Arena(tiny_data(), CPU, flip=False)
     walk = Walk(Job(START, "l0", recipe), arena, dense=dense, folder=tmp_path)
     norms = [
@@ -185,7 +186,7 @@ def test_a_recipe_may_give_its_own_mu_rates_and_decay(dense: Path, tmp_path: Pat
     median = float(torch.cat(norms).median())
     thresholds = [math.sqrt(2 * mu / recipe.rho) for mu in walk.record["mus"]]
     assert thresholds == pytest.approx([0.1 * median, 0.2 * median, 0.4 * median])
-    assert float(walk.lane.decay) == 0.0
+    assert (float(walk.lane.decay), float(walk.lane.beta)) == (0.0, 0.5)
     walk.fill()
     assert walk.lane.rates.tolist() == pytest.approx([0.01] * len(walk.lane.rates))
     while walk.stage is not None and walk.stage.iteration is not None:

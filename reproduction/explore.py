@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -129,20 +130,17 @@ def paper_training(
     return walks(reference(network, data=data), candidates, data=data)
 
 
-def without_momentum(network: str, **pulls: tuple[float, ...]) -> Question:
-    """How strongly should rho pull where SGD has no momentum and so learns a tenth as fast?
+def without_momentum(network: str, *ways: tuple[str, dict[str, Any]]) -> Question:
+    """What does a path want whose SGD has no momentum and so learns a tenth as fast?
 
     A tenth of the epochs, with momentum, stands for it: eight points as far as the paper's last.
     """
     schedule = Schedule(delta=1, nu=1, xi=10, epsilon=0.0)
-    candidates = {
-        f"tenth-rho{rho:g}": (
-            by,
-            replace(paper(network, by), rho=rho, points=12, last=7, schedule=schedule),
-        )
-        for by, rhos in pulls.items()
-        for rho in rhos
-    }
+    candidates = {}
+    for by, settings in ways:
+        recipe = replace(paper(network, by), points=12, last=7, schedule=schedule, **settings)
+        shown = "-".join(f"{name}{value:g}" for name, value in settings.items())
+        candidates[f"tenth-{shown}"] = (by, recipe)
     return walks(reference(network, data="cifar100"), candidates, data="cifar100")
 
 
@@ -214,9 +212,29 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     ),
     "cifar100-paper-momentum": lambda: together(
         *(
-            without_momentum(network, l0=(0.1, 0.3), l1=(0.003, 0.01))
+            without_momentum(
+                network,
+                *(("l0", {"rho": rho}) for rho in (0.1, 0.3)),
+                *(("l1", {"rho": rho}) for rho in (0.003, 0.01)),
+            )
             for network in ("nin", "low-rank-nin")
         )
+    ),
+    "cifar100-paper-rest": lambda: together(
+        without_momentum(
+            "nin",
+            ("l1", {"rho": 0.006, "dropout": 0.5}),
+            ("l1", {"rho": 0.006, "decay": USUAL_DECAY}),
+            ("l1", {"rho": 0.006, "dropout": 0.1}),
+        ),
+        without_momentum(
+            "low-rank-nin",
+            ("l0", {"rho": 0.3, "dropout": 0.3}),
+            ("l0", {"rho": 0.3, "dropout": 0.3, "decay": USUAL_DECAY}),
+            ("l0", {"rho": 0.3, "dropout": 0.2, "decay": USUAL_DECAY}),
+            ("l1", {"rho": 0.006, "dropout": 0.3}),
+            ("l1", {"rho": 0.006, "dropout": 0.3, "decay": USUAL_DECAY}),
+        ),
     ),
     "svhn": lambda: usual("svhn"),
     "svhn-low-rank-nin": lambda: dense(

@@ -362,6 +362,7 @@ def test_an_example_of_a_single_image_is_none_of_a_batch(tmp_path):
     assert "factory=" in str(caught.value)
 
 
+@untraced
 def test_a_graph_comes_back_from_json_as_it_was():
     for name in BUILDERS:
         graph = capture(network(name))

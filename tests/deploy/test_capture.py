@@ -32,6 +32,7 @@ def test_a_graph_gives_what_its_network_gives(name):
                 assert torch.equal(run(graph, images), model(images))
 
 
+@untraced
 def test_attributes_can_be_written_as_json():
     for name in BUILDERS:
         for node in capture(network(name)):

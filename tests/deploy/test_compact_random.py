@@ -11,6 +11,7 @@ from torch import nn
 from sparsepath.deploy.files.artifact import load, save
 from sparsepath.deploy.shrinking.compact import compact
 
+from .cases import untraced
 from .test_compact import pruned, same
 
 functional = nn.functional
@@ -153,6 +154,7 @@ KINDS = [
 ]
 
 
+@untraced
 @settings(deadline=None, max_examples=50)
 @given(networks(), some.sampled_from([1, 1, 1, 4]))
 def test_any_network_keeps_its_function(built, multiple):

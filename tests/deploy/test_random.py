@@ -7,7 +7,7 @@ from torch import nn
 
 from sparsepath.deploy.running.runtime import compile
 
-from .cases import scrambled
+from .cases import scrambled, untraced
 from .test_runtime import exact
 
 
@@ -62,6 +62,7 @@ def networks(draw):
     return inputs, scrambled(nn.Sequential(*layers), zero=zero, seed=draw(some.integers(0, 9)))
 
 
+@untraced
 @settings(deadline=None, max_examples=60)
 @given(networks(), some.data())
 def test_any_network_keeps_its_function(built, data):

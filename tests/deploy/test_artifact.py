@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from tracing import untraced
 
 import sparsepath
 from sparsepath.deploy.capture.capture import capture
@@ -28,7 +29,7 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS
 from sparsepath.support import Support
 
-from .cases import BUILDERS, network, scrambled, untraced
+from .cases import BUILDERS, network, scrambled
 
 
 def small():

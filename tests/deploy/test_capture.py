@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
+from tracing import untraced
 
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph.reference import run
 from sparsepath.errors import BadInput
 
-from .cases import BUILDERS, network, sizes, untraced
+from .cases import BUILDERS, network, sizes
 
 
 def unknown(graph):

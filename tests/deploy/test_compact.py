@@ -8,12 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS, PUBLISHED, DenseNet, ResNet, UNet
 
-from .cases import scrambled, untraced
+from .cases import scrambled
 
 LAYERS = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.ConvTranspose2d)
 

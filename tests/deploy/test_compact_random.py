@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.files.artifact import load, save
 from sparsepath.deploy.shrinking.compact import compact
 
-from .cases import untraced
 from .test_compact import pruned, same
 
 functional = nn.functional

@@ -5,12 +5,13 @@ from collections import Counter
 import pytest
 import torch
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph import fold
 from sparsepath.deploy.graph.reference import run
 
-from .cases import BUILDERS, network, scrambled, sizes, untraced
+from .cases import BUILDERS, network, scrambled, sizes
 
 PASSES = (
     fold.without_dead_code,

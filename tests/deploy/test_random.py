@@ -4,10 +4,11 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.running.runtime import compile
 
-from .cases import scrambled, untraced
+from .cases import scrambled
 from .test_runtime import exact
 
 

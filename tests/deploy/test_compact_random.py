@@ -54,7 +54,8 @@ def networks(draw):
     elif end == "view":
         count = channels * SIZE**2
         shapes = draw(some.sampled_from([(-1, count), (-1, channels, SIZE**2)]))
-        layers.append(Step(lambda x: x.view(*shapes).relu()))
+        # Turned maps have no view of another shape.
+        layers.append(Step(lambda x: x.contiguous().view(*shapes).relu()))
         layers.append(nn.Linear(count, 3) if len(shapes) == 2 else nn.Conv1d(channels, 3, 1))
     share = draw(some.sampled_from([0.0, 0.3, 0.6, 0.9]))
     seed = draw(some.integers(0, 99))

@@ -151,6 +151,7 @@ def onnx_file(path, images):
     return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: images.numpy()})[0])
 
 
+@untraced
 @pytest.mark.parametrize("name", ["cnn", "resnet-20"])
 @pytest.mark.parametrize("small", [False, True])
 def test_int8_onnx_runs_and_keeps_zeros(name, small, tmp_path):

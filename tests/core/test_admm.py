@@ -153,7 +153,6 @@ def test_mu_zero_is_the_dense_network() -> None:
     assert all(bool(mask.all()) for mask in admm.support().values())
 
 
-@untraced
 @pytest.mark.parametrize("partition", [kernels, outputs, weighted(outputs, sqrt_size)])
 def test_on_a_convex_problem_admm_reaches_the_proximal_gradient_optimum(
     partition: Callable[[nn.Module], Blocks | None],

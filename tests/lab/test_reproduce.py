@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tracing import untraced
 
 from sparsepath.lab import experiments, reproduce
 from sparsepath.lab.dense import train_dense
@@ -108,7 +107,6 @@ def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: P
     assert float(walk.lane.decay) == pytest.approx(5e-4)
 
 
-@untraced
 def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

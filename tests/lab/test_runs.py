@@ -11,7 +11,6 @@ import pytest
 import torch
 from forked import begun, forked
 from tiny import tiny_data, tiny_options, tiny_settings
-from tracing import untraced
 
 from sparsepath import storage
 from sparsepath.cli import app
@@ -72,7 +71,6 @@ class Killed(BaseException):
 WRITES = 1 + 2 + 2 + 2 * 5 + 1
 
 
-@untraced
 @pytest.mark.parametrize("lived", range(1, WRITES + 1))
 def test_a_run_that_dies_after_any_of_its_writes_ends_in_the_same_bits(
     data, unbroken, tmp_path, monkeypatch, lived

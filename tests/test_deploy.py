@@ -14,7 +14,6 @@ from commands import BRIEF_TURN, call
 from tiny import tiny_data, tiny_options
 
 from sparsepath.deploy import export, load, save
-from sparsepath.lab import deployment
 from sparsepath.lab.deployment import BEST
 from sparsepath.report.tables import MISSING
 
@@ -185,8 +184,7 @@ def test_every_format_is_written_and_run(folder, form, name):
 
 
 @pytest.mark.parametrize("given", ["--int8", "--share 3", "--int8 --format onnx"])
-def test_fewer_bits_make_a_smaller_file_that_is_judged_as_loaded(folder, given, monkeypatch):
-    monkeypatch.setattr(deployment, "SHARED_STEPS", 30)  # which suits so few images
+def test_fewer_bits_make_a_smaller_file_that_is_judged_as_loaded(folder, given):
     pytest.importorskip("sparsepath.deploy.bits.quantise")
     form = given.partition("--format ")[2] or "artifact"
     if form == "onnx":

@@ -14,11 +14,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from commands import call
 from tiny import tiny_data, tiny_options, tiny_settings
-from typer.testing import CliRunner
 
 from sparsepath import __version__
-from sparsepath.cli import app
 from sparsepath.lab.settings import Settings, toml
 from sparsepath.storage import read_tensors, write_tensors
 
@@ -37,10 +36,6 @@ def finished(data, tmp_path_factory) -> tuple[Path, str]:
     result = call("run", "--no-deploy", *tiny_options(data), "--out", str(folder))
     assert result.exit_code == 0, result.output
     return folder, result.stdout
-
-
-def call(*arguments: str):
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
 def refused(*arguments: str) -> str:
@@ -166,7 +161,7 @@ def test_report_draws_several_runs_as_a_comparison(finished, tmp_path):
     pytest.importorskip("matplotlib")
     both = 2 * [str(finished[0])]
     figures, one = tmp_path / "figures", tmp_path / "one.svg"
-    result = call("report", *both, "--figures", str(figures), "--figure", str(one))
+    result = call("report", *both, "--figures", str(figures), "--figure", str(one), draw=True)
     assert result.exit_code == 0, result.output
     assert {path.name for path in figures.iterdir()} == {"comparison.png", "comparison.svg"}
     assert b"2 runs" in one.read_bytes()

@@ -10,24 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import BRIEF_TURN, call
 from tiny import tiny_data, tiny_options
-from typer.testing import CliRunner
 
-from sparsepath.cli import app
 from sparsepath.deploy import export, load, save
-from sparsepath.deploy.measuring import timing
 from sparsepath.lab.deployment import BEST
 from sparsepath.report.tables import MISSING
 
 BRIEF = ("--quick", "--no-tune")
-BRIEF_TURN = 1e-3
-
-
-@pytest.fixture(autouse=True)
-def brief(monkeypatch):
-    """Speeds are shown here, not judged: as few calls as there can be."""
-    monkeypatch.setattr(timing, "TURN", BRIEF_TURN)
-    monkeypatch.setattr(timing, "MOST", timing.LEAST)
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +44,6 @@ def ended(options, tmp_path_factory) -> tuple[Path, str]:
 def folder(ended, tmp_path) -> Path:
     """A copy of that run."""
     return Path(shutil.copytree(ended[0], tmp_path / "run"))
-
-
-def call(*arguments: str):
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
 def refused(*arguments: str) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from tracing import untraced
 
 from sparsepath import (
     ADMM,
@@ -96,6 +97,7 @@ def _graph_size(tensor: Tensor) -> int:
     return len(seen)
 
 
+@untraced
 def test_a_compiled_training_step_sees_each_new_u_and_rho() -> None:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()

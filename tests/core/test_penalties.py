@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from tracing import untraced
 
 from sparsepath import (
     L0,
@@ -53,6 +54,7 @@ def total(case: str, theta: float, step: float, F: Tensor, V: Tensor, blocks: Bl
     return float(step * penalty + (F.double() - V.double()).square().sum() / 2)
 
 
+@untraced
 @every_penalty
 @every_partition
 @PROPERTY
@@ -68,6 +70,7 @@ def test_prox_beats_a_dense_grid(
     assert (objective(kind, theta, step, t, x) <= grid + 1e-12 * (x**2 + step)).all()
 
 
+@untraced
 @every_penalty
 @every_partition
 @PROPERTY
@@ -88,6 +91,7 @@ def test_prox_beats_other_blocks(
         assert least <= total(kind, theta, step, rival, V, blocks) * (1 + 1e-12)
 
 
+@untraced
 @every_penalty
 @every_partition
 @PROPERTY

@@ -1,14 +1,11 @@
 """Networks with nothing left at its default: random statistics, biases and supports."""
 
-import pytest
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.lab.models import NETWORKS, PUBLISHED, DenseNet, UNet
 
-# Tracing lines takes torch's Python half as long again: whole networks run what others trace.
-untraced = pytest.mark.no_cover
 BUILDERS = {
     **NETWORKS,
     **{

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from tracing import untraced
 
 import sparsepath
 from sparsepath.deploy.capture.capture import capture
@@ -28,7 +29,7 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.models import NETWORKS
 from sparsepath.support import Support
 
-from .cases import BUILDERS, network, scrambled, untraced
+from .cases import BUILDERS, network, scrambled
 
 
 def small():
@@ -362,6 +363,7 @@ def test_an_example_of_a_single_image_is_none_of_a_batch(tmp_path):
     assert "factory=" in str(caught.value)
 
 
+@untraced
 def test_a_graph_comes_back_from_json_as_it_was():
     for name in BUILDERS:
         graph = capture(network(name))

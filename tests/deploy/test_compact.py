@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
@@ -94,6 +95,7 @@ def same(model, small, *shapes):
         torch.testing.assert_close(given, wanted, rtol=0, atol=1e-10 * max(1, wanted.abs().max()))
 
 
+@untraced
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=2, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 999), share=st.sampled_from([0.1, 0.3, 0.6]))
@@ -169,6 +171,22 @@ def test_a_transposed_convolution_takes_in_no_constant_but_zero(bias, stays):
     model = built(nn.Conv2d(3, 6, 1), nn.ReLU(), nn.ConvTranspose2d(6, 4, 2, stride=2))
     kill(model[0], 2, bias=bias)
     assert widths(model, 2, 3, 4, 4)[0] == {"0": stays, "2": 4}
+
+
+@pytest.mark.parametrize(("counted", "stays"), [(True, 6), (False, 4)])
+def test_an_average_with_the_zeros_around_is_no_constant(counted, stays):
+    pool = nn.AvgPool2d(3, padding=1, count_include_pad=counted)
+    model = built(nn.Conv2d(3, 6, 1), pool, nn.Conv2d(6, 2, 1))
+    kill(model[0], 0, 1, bias=1.0)
+    assert widths(model, 2, 3, 4, 4)[0]["0"] == stays
+
+
+def test_channels_that_make_one_map_go_together():
+    model = built(nn.Conv2d(3, 8, 1), nn.PixelShuffle(2), nn.Conv2d(2, 2, 1))
+    kill(model[0], 0, 1, 2, bias=0.0)
+    assert widths(model, 2, 3, 4, 4)[0]["0"] == 8
+    kill(model[0], 3, bias=0.0)
+    assert widths(model, 2, 3, 4, 4)[0]["0"] == 4
 
 
 def test_a_product_with_zero_is_zero():
@@ -311,6 +329,7 @@ def shuffled(model, x):
         (lambda model, x: model.row(x), 6, 6),
         (lambda model, x: x.mean(1, keepdim=True), 1, 6),
         (lambda model, x: x.mean(-1, keepdim=True).neg().exp(), 6, 4),
+        (lambda model, x: x.sqrt(), 6, 4),
         (lambda model, x: torch.cat((x, x), 2), 6, 6),
         (lambda model, x: x[:, ::2], 3, 6),
         (lambda model, x: x[:, 1:, ::2], 5, 4),

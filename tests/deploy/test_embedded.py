@@ -10,6 +10,7 @@ from platform import machine
 import numpy
 import pytest
 import torch
+from tracing import untraced
 
 from sparsepath.deploy.bits.quantise import int8_weights
 from sparsepath.deploy.bits.share import share
@@ -23,7 +24,7 @@ from sparsepath.lab.models import CNN
 from sparsepath.storage import read_tensors
 
 from .builds import CROSS, FOLDER, built
-from .cases import network, untraced
+from .cases import network
 from .embedded import EMULATOR, NEEDS, X86, answered, check, refused, run
 
 pytestmark = NEEDS

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph import reference
@@ -13,7 +14,7 @@ from sparsepath.deploy.running import extents as rules
 from sparsepath.deploy.running.extents import Unruled, extents
 from sparsepath.lab.models import UNet
 
-from .cases import BUILDERS, network, sizes, untraced
+from .cases import BUILDERS, network, sizes
 
 
 def by_rule(graph, images):

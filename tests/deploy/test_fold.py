@@ -5,12 +5,13 @@ from collections import Counter
 import pytest
 import torch
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph import fold
 from sparsepath.deploy.graph.reference import run
 
-from .cases import BUILDERS, network, scrambled, sizes, untraced
+from .cases import BUILDERS, network, scrambled, sizes
 
 PASSES = (
     fold.without_dead_code,
@@ -32,6 +33,7 @@ def ops(graph):
     return Counter(node.op for node in graph)
 
 
+@untraced
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_pass_keeps_the_function_of_every_network(name):
     graph = capture(network(name).double())
@@ -81,6 +83,23 @@ def test_transposed_and_grouped_layers_take_in_their_batch_norm():
     ):
         short = folded_and_checked(nn.Sequential(layer, nn.BatchNorm2d(6)), 2, 4, 5, 5)
         assert len(short.nodes) == 1
+
+
+class Joined(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Conv2d(4, 2, 3), nn.Conv2d(4, 5, 3)
+        self.norm = nn.BatchNorm2d(7)
+
+    def forward(self, images):
+        return self.norm(torch.cat((self.left(images), self.right(images)), 1)).relu()
+
+
+def test_layers_that_are_joined_take_in_their_parts_of_what_follows():
+    short = folded_and_checked(Joined(), 2, 4, 5, 5)
+    assert ops(short) == {"conv": 2, "cat": 1}
+    assert all(short[name].attributes["activation"] == "relu" for name in ("left", "right"))
+    assert [repr(node) for node in fold.folded(short)] == [repr(node) for node in short]
 
 
 def test_lines_take_in_their_batch_norm():

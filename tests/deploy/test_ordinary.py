@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
+from tracing import untraced
 
 from sparsepath import ADMM, L0, Schedule, regularisation_path
 from sparsepath.deploy.capture.capture import capture
@@ -20,7 +21,7 @@ from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 from sparsepath.metrics import macs
 
-from .cases import network, scrambled, untraced
+from .cases import network, scrambled
 
 IMAGES = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(8) % 4

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy import int8_onnx, int8_weights, load, save
 from sparsepath.deploy.bits.levels import levels_of
@@ -15,7 +16,7 @@ from sparsepath.deploy.files.manifest import read_manifest
 from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
 
-from .cases import network, scrambled, untraced
+from .cases import network, scrambled
 
 
 def small():
@@ -150,6 +151,7 @@ def onnx_file(path, images):
     return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: images.numpy()})[0])
 
 
+@untraced
 @pytest.mark.parametrize("name", ["cnn", "resnet-20"])
 @pytest.mark.parametrize("small", [False, True])
 def test_int8_onnx_runs_and_keeps_zeros(name, small, tmp_path):

@@ -4,6 +4,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.running.runtime import compile
 
@@ -62,6 +63,7 @@ def networks(draw):
     return inputs, scrambled(nn.Sequential(*layers), zero=zero, seed=draw(some.integers(0, 9)))
 
 
+@untraced
 @settings(deadline=None, max_examples=60)
 @given(networks(), some.data())
 def test_any_network_keeps_its_function(built, data):

@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import prune
+from tracing import untraced
 
 import sparsepath
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.running import kernels, segments
 from sparsepath.deploy.running.runtime import compile
 
-from .cases import BUILDERS, network, untraced
+from .cases import BUILDERS, network
 from .test_capture import Model, Stubborn, conv
 
 native = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")

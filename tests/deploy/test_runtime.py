@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from tracing import untraced
 
 import sparsepath
 from sparsepath.deploy.running import kernels
 from sparsepath.deploy.running.runtime import Runtime, compile
 
-from .cases import BUILDERS, network, scrambled, sizes, untraced
+from .cases import BUILDERS, network, scrambled, sizes
 from .test_capture import KNOWN, UNKNOWN
 
 # Batch norm is folded before anything runs, and folding has tests of its own.

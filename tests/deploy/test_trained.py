@@ -7,13 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy import compile
 from sparsepath.deploy.running.kernels import Conv, Linear, available
 from sparsepath.deploy.running.program import Program
 from sparsepath.lab.models import NETWORKS
-
-from .cases import untraced
 
 PAPER = Path(__file__).parents[2] / "reproduction" / "cifar10" / "paper"
 TRAINED = sorted(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from tracing import untraced
 
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph.fold import folded
@@ -20,7 +21,7 @@ from sparsepath.deploy.running.runtime import compile
 from sparsepath.deploy.running.tuner import Tuner
 from sparsepath.deploy.running.tuning import Times
 
-from .cases import network, sizes, untraced
+from .cases import network, sizes
 from .test_runtime import BUILT, error, exact, small
 
 IMAGES = torch.randn(4, 3, 16, 16)

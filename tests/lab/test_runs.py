@@ -3,17 +3,17 @@
 import fcntl
 import json
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import begun, forked
 from tiny import tiny_data, tiny_options, tiny_settings
 
 from sparsepath import storage
+from sparsepath.cli import app
 from sparsepath.errors import BadInput
 from sparsepath.lab.bench import Watch, Watches
 from sparsepath.lab.folders import chosen, gather
@@ -92,23 +92,29 @@ def test_a_run_that_dies_after_any_of_its_writes_ends_in_the_same_bits(
     assert contents(folder) == contents(unbroken)
 
 
-def command(data: Path, folder: Path) -> list[str]:
-    options = [*tiny_options(data), "--no-deploy", "--out", str(folder)]
-    return [sys.executable, "-m", "sparsepath", "run", *options]
+def command(data: Path, folder: Path) -> int:
+    """`sparsepath run` in a process of its own."""
+    try:
+        app(["run", *tiny_options(data), "--no-deploy", "--out", str(folder)])
+    except SystemExit as end:
+        return int(end.code or 0)
+    raise AssertionError("a command ends its process")
 
 
 def test_a_run_that_is_killed_by_the_system_ends_in_the_same_bits(data, unbroken, tmp_path):
-    folder = tmp_path / "run"
+    folder, log = tmp_path / "run", tmp_path / "log"
     for awaited in ("training.safetensors", "path.safetensors", "points/01.safetensors"):
-        process = subprocess.Popen(command(data, folder), stdout=subprocess.DEVNULL)
+        process = begun(command, data, folder, log=log)
         deadline = time.monotonic() + 100
         while not (folder / awaited).exists() and time.monotonic() < deadline:
             time.sleep(0.001)
         process.kill()
-        assert process.wait() == -signal.SIGKILL
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, log.read_text()
         assert (folder / awaited).exists()
-    finished = subprocess.run(command(data, folder), capture_output=True, text=True, check=True)
-    assert "point  1/2" in finished.stdout
+    code, printed = forked(command, data, folder, log=log)
+    assert code == 0, printed
+    assert "point  1/2" in printed
     assert contents(folder) == contents(unbroken)
     execute(tiny_settings(data), tmp_path / "straight", watch=LossLog())
     assert read_losses(folder) == read_losses(tmp_path / "straight")

@@ -144,6 +144,23 @@ def test_without_kernels_it_runs_in_torch_and_says_so_in_one_line(monkeypatch, c
     assert runtime.report().native_share == 0
 
 
+@pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
+def test_a_value_may_be_given_before_and_after_dropout(strict):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.drop = nn.Conv2d(3, 4, 3), nn.Dropout()
+
+        def forward(self, x):
+            found = self.conv(x)
+            return self.drop(x), found, self.drop(found)
+
+    model, images = Twice().eval(), torch.randn(2, 3, 9, 9)
+    runtime = compile(model, images, tune=False, strict=strict)
+    for ours, wanted in zip(runtime(images), model(images), strict=True):
+        torch.testing.assert_close(ours, wanted)
+
+
 def test_several_inputs_and_a_dict_of_outputs():
     class Two(nn.Module):
         def __init__(self):

@@ -54,9 +54,14 @@ def mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
 
 def values_in(structure: Any) -> tuple[Value, ...]:
     """Every value that a structure names, once, in order."""
-    found: dict[Value, None] = {}
-    mapped(structure, lambda leaf: found.setdefault(leaf) if isinstance(leaf, Value) else None)
-    return tuple(found)
+    return tuple(dict.fromkeys(leaves_of(structure)))
+
+
+def leaves_of(structure: Any) -> list[Value]:
+    """Every value in a structure, as often as it is named, in order."""
+    found: list[Value] = []
+    mapped(structure, lambda leaf: found.append(leaf) if isinstance(leaf, Value) else None)
+    return found
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sparsepath.deploy.graph import reference
 from sparsepath.deploy.graph.fold import folded
-from sparsepath.deploy.graph.graph import Graph
+from sparsepath.deploy.graph.graph import Graph, leaves_of
 from sparsepath.deploy.graph.inputs import (
     all_finite,
     batch_of,
@@ -74,7 +74,9 @@ class Planned:
         if channels_last:  # a captured weight is in the plain order, whatever the model's was
             kinds = said(example, lambda: reference.kinds(turned(self._trial), example))
         formats = {name: kinds[name].format for name in self.graph.outputs}
-        own = dict(zip(captured.outputs, formats.values(), strict=True))
+        # Pairs of all leaves: two outputs may be one value once dropout is gone.
+        ends = zip(leaves_of(captured.output), leaves_of(self.graph.output), strict=True)
+        own = {before.name: formats[after.name] for before, after in ends}
         dense = {"torch": in_torch(captured, own) if strict else in_torch(self.graph, formats)}
         able = times is not None and not strict  # onnxruntime has its own way with NaN
         other = None

@@ -26,8 +26,9 @@ namespace {
 template <int FY, int FX> class Winograd {
     static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
     static constexpr bool WEAVES = SLICES % 4 == 0;
-    // Channels are fetched so many before they are transformed: what a machine foresees by itself ends with
-    // every page of memory, that is, after a few channels.
+    // Maps of more floats are not in the second cache: their channels are fetched so many ahead. What a
+    // machine foresees by itself ends with every page of memory, that is, after a few channels.
+    static constexpr size_t NEAR = 1 << 18;
     static constexpr int AHEAD = 4;
 
   public:
@@ -38,7 +39,8 @@ template <int FY, int FX> class Winograd {
           width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
           across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
           woven_(steps_.woven), at_a_time_(weights, P), stride_(at_a_time_.floats),
-          windows_(source.layout, weights.spec.padding, down_, across_, FY, FX) {}
+          windows_(source.layout, weights.spec.padding, down_, across_, FY, FX),
+          far_(vectors(source.layout, bench.batch) * source.vector > NEAR) {}
 
     void run() {
         const int panels = divide_up(total_, P), threads = bench_.team.threads();
@@ -91,6 +93,7 @@ template <int FY, int FX> class Winograd {
     const SlicesAtATime at_a_time_;
     const size_t stride_;        // floats from slice to slice
     const WinogradWindows<NY, NX> windows_;  // [tile]
+    const bool far_;             // the source is not in the second cache
 
     // The tiles of a panel; divisions are slow, and there are many channels to a tile.
     struct Tiles {
@@ -129,7 +132,7 @@ template <int FY, int FX> class Winograd {
                 const auto &window = windows_[tiles.tile[p]];
                 const float *plane = source_.at(tiles.vector[p], steps_.columns[k]);
                 float *out = panels + k * line() + p * woven_ * LANES;
-                if (window.regular && k + AHEAD < last)
+                if (far_ && window.regular && k + AHEAD < last)
                     windows_.fetch(source_.at(tiles.vector[p], steps_.columns[k + AHEAD]), window);
                 as_woven([&](auto woven) {
                     for (int part = 0; part < PARTS; part++)

@@ -14,6 +14,8 @@
 // vectors, of 16 tiles each, become four of 4 tiles with their four slices side by side, and a quad of
 // weights, loaded at once, serves all of them. Panels of two vectors weave two slices likewise: such
 // panels are half as large as those of four, and more of them stays in the second cache.
+#include <type_traits>
+
 #include "families.h"
 #include "multiply.h"
 #include "winograd_tile.h"

@@ -237,6 +237,25 @@ def test_what_lies_over_the_edge_of_a_map_reaches_no_later_layer(
     assert float((y - expected).abs().max()) <= 1e-3
 
 
+@pytest.mark.parametrize("method", ["winograd2", "winograd4"])
+@pytest.mark.parametrize("size", [(14, 16), (16, 14), (24, 16), (16, 24), (16, 16), (30, 27)])
+@pytest.mark.parametrize("grid", [1, 2, 4])
+@pytest.mark.parametrize("isa", isas())
+def test_tiles_that_begin_inside_and_end_outside_are_read_right(method, size, grid, isa):
+    # Of 14 rows the last lanes of four hold two, and of 24 each holds one tile and a half.
+    x, weights = torch.randn(5, 3, *size), torch.randn(2, 3, 3, 3, 3)
+    program = Program(isa=isa)
+    maps = program.enter(program.input(x.shape[1:]), grid=grid)
+    expected = x.double()
+    for weight in weights:
+        bias = torch.full((3,), 5.0)  # what lies over the edge is far from zero
+        maps = program.conv(maps, Conv(weight, bias, padding=(1, 1), method=method))
+        expected = nn.functional.conv2d(expected, weight.double(), bias.double(), padding=1)
+    program.output(program.leave(maps))
+    (y,) = program.run([x])
+    assert float((y - expected).abs().max()) <= 1e-3
+
+
 @pytest.mark.parametrize("method", ["direct", "winograd2", "winograd4"])
 @pytest.mark.parametrize("pool", [False, True])
 def test_a_clamp_and_a_pool_keep_nan(method, pool):

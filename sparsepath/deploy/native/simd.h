@@ -11,6 +11,7 @@
 #include "layout.h"
 
 #define SP_INLINE inline __attribute__((always_inline))
+#define SP_APART __attribute__((noinline))
 #define SP_UNROLL _Pragma("GCC unroll 48")
 
 namespace sparsepath {

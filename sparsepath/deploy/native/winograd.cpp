@@ -14,58 +14,24 @@
 // vectors, of 16 tiles each, become four of 4 tiles with their four slices side by side, and a quad of
 // weights, loaded at once, serves all of them. Panels of two vectors weave two slices likewise: such
 // panels are half as large as those of four, and more of them stays in the second cache.
+#include <type_traits>
+
 #include "families.h"
 #include "multiply.h"
+#include "winograd_tile.h"
+#include "winograd_window.h"
 
 namespace sparsepath {
 namespace {
-
-// One dimension of the input transform, B^T d, on elements `stride` apart.
-template <int F> SP_INLINE void transform_in(const vec *d, vec *out, int stride);
-template <> SP_INLINE void transform_in<1>(const vec *d, vec *out, int) { out[0] = d[0]; }
-template <> SP_INLINE void transform_in<4>(const vec *d, vec *out, int stride) {
-    const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride], d4 = d[4 * stride],
-              d5 = d[5 * stride];
-    const vec even = d4 - 4 * d2, odd = d3 - 4 * d1, even2 = d4 - d2, odd2 = 2 * (d3 - d1);
-    out[0] = 4 * d0 + (d4 - 5 * d2);
-    out[stride] = even + odd;
-    out[2 * stride] = even - odd;
-    out[3 * stride] = even2 + odd2;
-    out[4 * stride] = even2 - odd2;
-    out[5 * stride] = 4 * d1 + (d5 - 5 * d3);
-}
-template <> SP_INLINE void transform_in<2>(const vec *d, vec *out, int stride) {
-    const vec d0 = d[0], d1 = d[stride], d2 = d[2 * stride], d3 = d[3 * stride];
-    out[0] = d0 - d2;
-    out[stride] = d1 + d2;
-    out[2 * stride] = d2 - d1;
-    out[3 * stride] = d1 - d3;
-}
-
-// One dimension of the output transform, A^T m.
-template <int F> SP_INLINE void transform_out(const vec *m, int stride, vec *out, int out_stride);
-template <> SP_INLINE void transform_out<1>(const vec *m, int, vec *out, int) { out[0] = m[0]; }
-template <> SP_INLINE void transform_out<4>(const vec *m, int stride, vec *out, int out_stride) {
-    const vec m0 = m[0], m1 = m[stride], m2 = m[2 * stride], m3 = m[3 * stride], m4 = m[4 * stride],
-              m5 = m[5 * stride];
-    const vec p = m1 + m2, q = m1 - m2, r = m3 + m4, s = m3 - m4;
-    out[0] = m0 + p + r;
-    out[out_stride] = q + 2 * s;
-    out[2 * out_stride] = p + 4 * r;
-    out[3 * out_stride] = q + 8 * s + m5;
-}
-template <> SP_INLINE void transform_out<2>(const vec *m, int stride, vec *out, int out_stride) {
-    const vec sum = m[stride] + m[2 * stride], difference = m[stride] - m[2 * stride];
-    out[0] = m[0] + sum;
-    out[out_stride] = difference - m[3 * stride];
-}
 
 // Tiles of FY x FX pixels; a dimension of 1 is not transformed.
 template <int FY, int FX> class Winograd {
     static constexpr int NY = FY == 1 ? 1 : FY + 2, NX = FX == 1 ? 1 : FX + 2, SLICES = NY * NX;
     static constexpr bool WEAVES = SLICES % 4 == 0;
-    // One instruction reads any halo: asking first whether there is one would cost more.
-    static constexpr bool ANY_HALO = WIDTH == LANES;
+    // Maps of more floats are not in the second cache: their channels are fetched so many ahead. What a
+    // machine foresees by itself ends with every page of memory, that is, after a few channels.
+    static constexpr size_t NEAR = 1 << 18;
+    static constexpr int AHEAD = 4;
 
   public:
     Winograd(const Bench &bench, const sp_weights &weights, int panel, const View &source,
@@ -74,23 +40,9 @@ template <int FY, int FX> class Winograd {
           target_(target), finish_(finish), height_(target.layout.tile_height * finish.pool),
           width_(target.layout.tile_width * finish.pool), down_(divide_up(height_, FY)),
           across_(divide_up(width_, FX)), total_(vectors(target.layout, bench.batch) * down_ * across_),
-          woven_(steps_.woven), at_a_time_(weights, P), stride_(at_a_time_.floats) {
-        Reaches reaches(source.layout);
-        for (int i = 0; i < down_; i++)
-            for (int j = 0; j < across_; j++)
-                for (int k = 0; k < SLICES; k++)
-                    reach_.push_back(
-                        reaches.find(reaches.row(FY * i - weights.spec.padding[0] + k / NX),
-                                     reaches.column(FX * j - weights.spec.padding[1] + k % NX)));
-        for (int tile = 0; tile < down_ * across_; tile++) {
-            const auto begin = reach_.begin() + tile * SLICES, end = begin + SLICES;
-            plain_.push_back(
-                std::all_of(begin, end, [](Reach r) { return r.halo == Reach::PLAIN; }));
-            if (ANY_HALO && !plain_.back())
-                std::transform(begin, end, begin, [&](Reach r) { return reaches.through_halo(r); });
-        }
-        halos_ = reaches.halos();
-    }
+          woven_(steps_.woven), at_a_time_(weights, P), stride_(at_a_time_.floats),
+          windows_(source.layout, weights.spec.padding, down_, across_, FY, FX),
+          far_(vectors(source.layout, bench.batch) * source.vector > NEAR) {}
 
     void run() {
         const int panels = divide_up(total_, P), threads = bench_.team.threads();
@@ -142,9 +94,8 @@ template <int FY, int FX> class Winograd {
     const int woven_;            // slices that are multiplied as one
     const SlicesAtATime at_a_time_;
     const size_t stride_;        // floats from slice to slice
-    std::vector<Reach> reach_;   // [tile][slice]
-    std::vector<char> plain_;    // [tile]: all of it can be read as it is
-    std::vector<Halo> halos_;
+    const WinogradWindows<NY, NX> windows_;  // [tile]
+    const bool far_;             // the source is not in the second cache
 
     // The tiles of a panel; divisions are slow, and there are many channels to a tile.
     struct Tiles {
@@ -160,6 +111,17 @@ template <int FY, int FX> class Winograd {
     // Floats of one channel or filter in a slice.
     size_t line() const { return size_t(at_a_time_.vectors) * LANES; }
 
+    // work(woven_), as a constant.
+    template <typename Work> SP_INLINE void as_woven(Work work) const {
+        if constexpr (WEAVES) {
+            if (woven_ == 4) return work(std::integral_constant<int, 4>());
+            if (woven_ == 2) return work(std::integral_constant<int, 2>());
+        }
+        work(std::integral_constant<int, 1>());
+    }
+    // Slices are transformed in rows; so many hold all that is woven with any slice of theirs.
+    static constexpr int rows_at_a_time(int woven) { return NX % woven ? 2 : 1; }
+
     // Transform channels first .. last - 1 of the panel's tiles.
     void fill(int panel, float *panels, int first, int last) const {
         const Tiles tiles(*this, panel);
@@ -169,53 +131,39 @@ template <int FY, int FX> class Winograd {
                     std::memset(panels + t * stride_ + k * line() + p * woven_ * LANES, 0,
                                 sizeof(float) * woven_ * LANES);
             for (int p = 0; p < tiles.count; p++) {
-                const int tile = tiles.tile[p];
+                const auto &window = windows_[tiles.tile[p]];
                 const float *plane = source_.at(tiles.vector[p], steps_.columns[k]);
-                const Reach *reach = &reach_[tile * SLICES];
                 float *out = panels + k * line() + p * woven_ * LANES;
-                for (int part = 0; part < PARTS; part++)
-                    plain_[tile] ? transform_tile<true>(plane, reach, part, out + part * WIDTH)
-                                 : transform_tile<false>(plane, reach, part, out + part * WIDTH);
+                if (far_ && window.regular && k + AHEAD < last)
+                    windows_.fetch(source_.at(tiles.vector[p], steps_.columns[k + AHEAD]), window);
+                as_woven([&](auto woven) {
+                    for (int part = 0; part < PARTS; part++)
+                        window.regular
+                            ? transform_tile<true, woven>(plane, window, part, out + part * WIDTH)
+                            : transform_tile<false, woven>(plane, window, part, out + part * WIDTH);
+                });
             }
         }
     }
 
-    template <bool PLAIN>
-    SP_INLINE vec load_pixel(const float *plane, Reach reach, int part) const {
-        if (PLAIN) return load(plane + reach.offset + part * WIDTH);
-        if (ANY_HALO) return load_halo(plane + reach.offset, halos_[reach.halo], part, 0);
-        return load(plane, reach, halos_.data(), part);
-    }
-
-    template <bool PLAIN>
-    void transform_tile(const float *plane, const Reach *reach, int part, float *out) const {
+    // All registers are needed: within a loop, compilers would fill them with addresses.
+    template <bool REGULAR, int WOVEN, typename Window>
+    SP_APART void transform_tile(const float *plane, const Window &window, int part, float *out) const {
         vec d[SLICES], e[SLICES];
         SP_UNROLL for (int c = 0; c < NX; c++) {
             SP_UNROLL for (int r = 0; r < NY; r++)
-                d[r * NX + c] = load_pixel<PLAIN>(plane, reach[r * NX + c], part);
+                d[r * NX + c] = windows_.template load_pixel<REGULAR>(plane, window, r, c, part);
             transform_in<FY>(d + c, e + c, NX);
         }
         // Row by row, so that a machine of few registers need not put the others aside.
-        SP_UNROLL for (int r = 0; r < NY; r++) {
-            transform_in<FX>(e + r * NX, d + r * NX, 1);
-            if (!WEAVES || woven_ == 1)
-                SP_UNROLL for (int t = r * NX; t < (r + 1) * NX; t++) store(out + t * stride_, d[t]);
-        }
-        if (WEAVES && woven_ == 4) store_woven<4>(d, out);
-        if (WEAVES && woven_ == 2) store_woven<2>(d, out);
-    }
-
-    // All slices of a vector of tiles, N of them side by side.
-    template <int N> SP_INLINE void store_woven(vec (&x)[SLICES], float *out) const {
-        SP_UNROLL for (int t = 0; t < SLICES / N * N; t += N, out += stride_) {
-            mix<N>(x + t);
-            SP_UNROLL for (int k = 0; k < N; k++) store(out + k * LANES, x[t + k]);
-        }
-    }
-    template <int N> SP_INLINE void load_woven(const float *in, vec (&x)[SLICES]) const {
-        SP_UNROLL for (int t = 0; t < SLICES / N * N; t += N, in += stride_) {
-            SP_UNROLL for (int k = 0; k < N; k++) x[t + k] = load(in + k * LANES);
-            unmix<N>(x + t);
+        constexpr int ROWS = rows_at_a_time(WOVEN);
+        SP_UNROLL for (int r = 0; r < NY; r += ROWS) {
+            SP_UNROLL for (int k = r; k < r + ROWS; k++) transform_in<FX>(e + k * NX, d + k * NX, 1);
+            SP_UNROLL for (int t = r * NX; t < (r + ROWS) * NX; t += WOVEN) {
+                mix<WOVEN>(d + t);
+                SP_UNROLL for (int k = 0; k < WOVEN; k++)
+                    store(out + t / WOVEN * stride_ + k * LANES, d[t + k]);
+            }
         }
     }
 
@@ -240,21 +188,30 @@ template <int FY, int FX> class Winograd {
             y[p] = FY * (tiles.tile[p] / across_), x[p] = FX * (tiles.tile[p] % across_);
         for (int k = first; k < last; k++)
             for (int p = 0; p < tiles.count; p++)
-                for (int part = 0; part < PARTS; part++)
-                    untransform_tile(products + k * line() + p * woven_ * LANES + part * WIDTH, weights_.bias[k],
-                                     y[p], x[p], target_.at(tiles.vector[p], k) + part * WIDTH);
+                as_woven([&](auto woven) {
+                    for (int part = 0; part < PARTS; part++)
+                        untransform_tile<woven>(products + k * line() + p * woven * LANES + part * WIDTH,
+                                                weights_.bias[k], y[p], x[p],
+                                                target_.at(tiles.vector[p], k) + part * WIDTH);
+                });
     }
 
-    void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
-        vec m[SLICES], e[FY * NX], out[FY * FX];
-        const bool woven = WEAVES && woven_ > 1;
-        if (woven) woven_ == 4 ? load_woven<4>(product, m) : load_woven<2>(product, m);
-        SP_UNROLL for (int c = 0; c < NX; c++) {
-            if (!woven)
-                SP_UNROLL for (int t = c; t < SLICES; t += NX) m[t] = load(product + t * stride_);
-            transform_out<FY>(m + c, NX, e + c, NX);
+    template <int WOVEN>
+    SP_APART void untransform_tile(const float *product, float bias, int y, int x, float *plane) const {
+        vec m[SLICES], e[NY * FX], out[FY * FX];
+        constexpr int ROWS = rows_at_a_time(WOVEN);
+        // One product is in every pixel just as it is: with the bias in it, all pixels have theirs.
+        constexpr int EVERYWHERE = (FY > 1) * NX + (FX > 1);
+        SP_UNROLL for (int r = 0; r < NY; r += ROWS) {
+            SP_UNROLL for (int t = r * NX; t < (r + ROWS) * NX; t += WOVEN) {
+                SP_UNROLL for (int k = 0; k < WOVEN; k++)
+                    m[t + k] = load(product + t / WOVEN * stride_ + k * LANES);
+                unmix<WOVEN>(m + t);
+            }
+            if (r <= EVERYWHERE / NX && EVERYWHERE / NX < r + ROWS) m[EVERYWHERE] += bias;
+            SP_UNROLL for (int k = r; k < r + ROWS; k++) transform_out<FX>(m + k * NX, 1, e + k * FX, 1);
         }
-        SP_UNROLL for (int r = 0; r < FY; r++) transform_out<FX>(e + r * NX, 1, out + r * FX, 1);
+        SP_UNROLL for (int c = 0; c < FX; c++) transform_out<FY>(e + c, FX, out + c, FX);
         if constexpr (FY > 1 && FX > 1)
             if (finish_.pool == 2) {
                 SP_UNROLL for (int r = 0; r < FY / 2; r++)
@@ -262,14 +219,14 @@ template <int FY, int FX> class Winograd {
                         const vec *o = out + 2 * r * FX + 2 * c;
                         out[r * (FX / 2) + c] = maximum(maximum(o[0], o[1]), maximum(o[FX], o[FX + 1]));
                     }
-                return store_pixels<FY / 2, FX / 2>(out, bias, y / 2, x / 2, plane);
+                return store_pixels<FY / 2, FX / 2>(out, y / 2, x / 2, plane);
             }
-        store_pixels<FY, FX>(out, bias, y, x, plane);
+        store_pixels<FY, FX>(out, y, x, plane);
     }
 
     // SY x SX pixels, as far as they lie in the tile.
     template <int SY, int SX>
-    SP_INLINE void store_pixels(const vec *out, float bias, int y, int x, float *plane) const {
+    SP_INLINE void store_pixels(const vec *out, int y, int x, float *plane) const {
         const int width = target_.layout.tile_width, height = target_.layout.tile_height;
         const vec lower = all(finish_.lower), upper = all(finish_.upper);
         float *at = plane + (size_t(y) * width + x) * LANES;
@@ -277,7 +234,7 @@ template <int FY, int FX> class Winograd {
         SP_UNROLL for (int r = 0; r < SY; r++)
             SP_UNROLL for (int c = 0; c < SX; c++)
                 if (inside || (y + r < height && x + c < width))
-                    store(at + (r * width + c) * LANES, clamp(out[r * SX + c] + bias, lower, upper));
+                    store(at + (r * width + c) * LANES, clamp(out[r * SX + c], lower, upper));
     }
 };
 

@@ -124,7 +124,7 @@ def choices(layer: Layer, batch: int) -> list[Choice]:
     if batch == 1:
         return [Choice(method, 4, 0, 1) for method in fits]
     grids = (1, 2, 4) if layer.size % 16 == 0 else (1, 2)
-    return [Choice(fits[0], grid, panel, 32) for grid, panel in product(grids, (2, 4, 6))]
+    return [Choice(fits[0], grid, panel, 32) for grid, panel in product(grids, (2, 4))]
 
 
 class Ours:

@@ -130,8 +130,8 @@ void test_convolution() {
     sp_weights *packed = sp_pack_conv(&s, weight.data(), bias.data());
     sp_call conv = call_of(SP_CONV, map_of(1, s.in_channels, from), map_of(2, s.out_channels, to));
     conv.weights = packed, conv.lower = 0;
-    const int panels[] = {0, 1, 2, 3, 4, 6};
-    conv.panel = panels[roll(0, 5)];
+    const int panels[] = {0, 1, 2, 3, 4};
+    conv.panel = panels[roll(0, 4)];
     const auto y = run({call_of(SP_IMPORT, map_of(0, s.in_channels, layout_of(height, width, 0)), conv.source), conv,
                         call_of(SP_EXPORT, conv.target, map_of(3, s.out_channels, layout_of(after[0], after[1], 0)))},
                        x, batch);

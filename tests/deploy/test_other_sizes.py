@@ -153,3 +153,12 @@ def test_where_no_rule_holds_torch_runs_once_for_the_shapes(monkeypatch):
         with torch.no_grad():
             torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-4)
     assert len(whole) == 3
+
+
+def test_maps_whose_floats_the_kernels_cannot_count_go_to_torch():
+    model = nn.Sequential(nn.Conv2d(1, 1, 3, stride=2999), nn.ReLU()).eval()
+    runtime = compile(model, torch.randn(16, 1, 8, 8), tune=False)
+    images = torch.zeros(1).expand(16, 1, 12000, 12000)  # takes no memory
+    schedule = runtime._planned.schedule(runtime._planned.plan(16), [images])
+    assert schedule.choices["0"].method == "torch"
+    assert "12000 x 12000 pixels are too large" in schedule.choices["0"].why

@@ -196,11 +196,11 @@ template <Loads LOADS, int P, int T = 1, int WOVEN = 1> void multiply(const Prod
     }
 }
 
-// Of four or six vectors, slices woven or not.
-template <Loads LOADS> void wide_multiply(int P, const Product &job) {
+// Of four vectors, slices woven or not.
+template <Loads LOADS> void wide_multiply(const Product &job) {
     if (job.steps->woven == 4) return multiply<LOADS, 4, 1, 4>(job);
     if (job.steps->woven == 2) return multiply<LOADS, 4, 1, 2>(job);
-    P == 4 ? multiply<LOADS, 4>(job) : multiply<LOADS, 6>(job);
+    multiply<LOADS, 4>(job);
 }
 
 }  // namespace
@@ -221,13 +221,13 @@ void multiply(int P, const Product &job) {
 #if defined(__AVX512F__)
     // Narrow panels wait for other things: their loops are compiled once.
     static const bool few_loads = __builtin_cpu_is("icelake-server");
-    if (few_loads && P >= 4) return wide_multiply<NINE>(P, job);
+    if (few_loads && P == 4) return wide_multiply<NINE>(job);
 #endif
     switch (P) {
     case 1: return multiply<SIXTEEN, 1>(job);
     case 2: return multiply<SIXTEEN, 2>(job);
     case 3: return multiply<SIXTEEN, 3>(job);
-    default: return wide_multiply<SIXTEEN>(P, job);
+    default: return wide_multiply<SIXTEEN>(job);
     }
 }
 

@@ -7,7 +7,7 @@
 
 namespace sparsepath {
 
-constexpr int MOST_VECTORS = 6;  // of a panel
+constexpr int MOST_VECTORS = 4;  // of a panel
 
 // What is done to products that are final: a bias per row, a clamp; rows from `rows` on do not exist.
 struct Ending {
@@ -42,7 +42,7 @@ struct Product {
     size_t next_lines;
 };
 
-// For a panel of 1, 2, 3, 4 or 6 vectors; of four, if the steps are woven.
+// For a panel of 1, 2, 3 or 4 vectors; of four, if the steps are woven.
 void multiply(int P, const Product &job);
 
 }  // namespace sparsepath

@@ -43,7 +43,7 @@ enum sp_kind {
 
 typedef struct sp_call {
     int32_t kind, pool;
-    int32_t panel; /* vectors that SP_CONV multiplies at a time: 1, 2, 3, 4, 6, or 0 to choose */
+    int32_t panel; /* vectors that SP_CONV multiplies at a time: 1, 2, 3, 4, or 0 to choose */
     int32_t tails; /* of SP_CONV by SP_DIRECT: so many of the calls behind it are 1x1 convolutions, each
                       of the one before, of which only the last may pool, and run with it; the buffers in between are never touched */
     sp_map source, other, target;

@@ -27,7 +27,6 @@ class Choice:
 
     method: Method
     why: str
-    panel: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     """for one image by each method, where that was measured"""
 

@@ -31,7 +31,7 @@ __all__ = [
 WEAVES = (0, 2, 4)
 Method = Literal["direct", "winograd2", "winograd4", "depthwise", "rows"]
 Pair = tuple[int, int]
-PANELS = (0, 1, 2, 3, 4, 6)  # 0 lets the kernel choose
+PANELS = (0, 1, 2, 3, 4)  # 0 lets the kernel choose
 MOST_THREADS = 1024
 # Winograd takes all channels at once and names each in 16 bits (native/pack.h).
 MOST_CHANNELS = 65535

@@ -28,13 +28,10 @@ class Builder:
         weights: Callable[[Node, int], Conv | Linear],
         *,
         grid: int,
-        panel: Callable[[Node], int] = lambda node: 0,
     ) -> None:
-        """`weights` gives a layer's packed weights for maps of so many vectors a channel,
-        `panel` how many of them it takes at a time.
-        """
+        """`weights` gives a layer's packed weights for maps of so many vectors a channel."""
         self.program = program
-        self.weights, self.panel = weights, panel
+        self.weights = weights
         self.grid = grid
         self.places: dict[str, Place] = {}
         self.targets: dict[str, Map] = {}

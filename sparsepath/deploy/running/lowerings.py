@@ -37,7 +37,7 @@ def _conv(builder: Builder, node: Node) -> Place:
     assert isinstance(conv, Conv)
     after = conv.size_after(*_size(source))
     pool = node.attributes.get("pool")
-    options: dict[str, Any] = {"clamp": _clamp(node), "panel": builder.panel(node)}
+    options: dict[str, Any] = {"clamp": _clamp(node)}
     if not isinstance(pool, tuple):
         return builder.program.conv(source, conv, into=builder.into(node), **options)
     odd = after[0] % 2 or after[1] % 2

@@ -7,6 +7,8 @@ from sparsepath.deploy.running.library import CLayout, CMap
 from sparsepath.errors import BadInput
 
 LANES = 16
+# Kernels count the floats of a channel in 32 bits, and may look a little beyond it.
+LARGEST_TILE = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,14 @@ class Layout:
     grid: int
     tile_height: int
     tile_width: int
+
+    def __post_init__(self) -> None:
+        """Refuse what the kernels could not count."""
+        if self.tile_height * self.tile_width > LARGEST_TILE:
+            raise BadInput(
+                f"Maps of {self.height} x {self.width} pixels are too large for the kernels in "
+                f"{self.grid} x {self.grid} tiles: they take {LARGEST_TILE} pixels a tile."
+            )
 
     @classmethod
     def of(cls, height: int, width: int, grid: int) -> "Layout":

@@ -75,7 +75,6 @@ def _repeated(
         program,
         lambda node, vectors: weights.of(node, method or "direct", vectors),
         grid=lanes.grid,
-        panel=lambda _: 0,
     )
     builder.input("x", tuple(images.shape[1:]))
     place = builder.map("x") if images.dim() == 4 else builder.plain("x")

@@ -178,7 +178,6 @@ def _native(
             Program(threads=threads, group=lanes.group),
             lambda node, vectors: weights.of(node, choices[node.name].method, vectors),
             grid=lanes.grid,
-            panel=lambda node: choices[node.name].panel,
         )
         for name in segment.inputs:
             builder.input(name, shapes[name][1:])

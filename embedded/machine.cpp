@@ -41,6 +41,10 @@ Value Machine::fresh(const Shape &shape) {
 }
 
 Value Machine::fresh_lanes(const Shape &shape, const sp_layout &layout) {
+    // Kernels count the floats of a channel in 32 bits.
+    if (int64_t(layout.tile_height) * layout.tile_width > 1 << 26)
+        throw BadInput("maps of " + std::to_string(layout.height) + " x " + std::to_string(layout.width) +
+                       " pixels are too large for it");
     Value value;
     value.shape = shape;
     value.layout = layout;

@@ -196,6 +196,17 @@ def test_strict_gives_what_torch_gives_for_numbers_that_are_not_finite():
     assert error(strict(plain), exact(model, plain)) < 1e-5
 
 
+@native
+def test_strict_rounds_no_pixel_by_another_that_it_does_not_read():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU6(), nn.Conv2d(8, 2, 1)).eval()
+    images = torch.rand(1, 4, 16, 16)
+    images[0, 0, 5, 5] = 1e6
+    wanted = exact(model, images)
+    assert error(compile(model, images, tune=False)(images), wanted) > 1e-3
+    assert error(compile(model, images, tune=False, strict=True)(images), wanted) < 1e-6
+
+
 def test_strict_sees_an_overflow_on_the_way():
     model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.Conv2d(1, 2, 1)).eval()
     with torch.no_grad():

@@ -51,11 +51,18 @@ class Planner:
     """the types of the values that are not float32"""
     formats: Formats = field(default_factory=dict)
     """the order in memory of each output"""
+    strict: bool = False
+    """without Winograd, whose rounding of a pixel depends on others that it does not read"""
 
     def fixed(self, shapes: Shapes, lanes: Lanes) -> Plan:
         """The rule that needs no measurement: Winograd as large as the tiles allow."""
-        choices = {node.name: _by_rule(node, shapes, lanes, self.foreign) for node in self.graph}
+        choices = {node.name: self._by_rule(node, shapes, lanes) for node in self.graph}
         return Plan(choices, lanes, self.threads)
+
+    def methods(self, node: Node, lanes: Lanes) -> tuple[Method, ...]:
+        """The native methods that can run a node, the usual first."""
+        able = _methods(node, lanes)
+        return tuple(method for method in able if method not in TILES) if self.strict else able
 
     def whole(self, runner: str, why: str) -> Plan:
         """Everything in one dense runtime."""
@@ -93,9 +100,21 @@ class Planner:
             formats=self.formats,
         )
 
+    def _by_rule(self, node: Node, shapes: Shapes, lanes: Lanes) -> Choice:
+        why = fits(node, shapes, self.foreign)
+        if why is not None:
+            return Choice("torch", why)
+        if node.op == "conv" and _thin(node, shapes, lanes):
+            return Choice("torch", "its maps are too thin to fill the lanes")
+        able = self.methods(node, lanes)
+        if lanes in ONE and "rows" in able:
+            return Choice("rows", BY_RULE)
+        if "winograd4" in able:
+            able = tuple(m for m in able if _edge(node, shapes, lanes) >= TILES.get(m, 1))
+        return Choice(able[0], BY_RULE)
 
-def methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
-    """The native methods that can run a node, the usual first."""
+
+def _methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
     if node.op == "linear":
         return ("linear", "rows")
     weight, attributes = node.arrays.get("weight"), node.attributes
@@ -110,22 +129,6 @@ def methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
     if "winograd2" not in able or lanes in ONE:
         return able
     return (able[0], "woven4", *able[1:])
-
-
-def _by_rule(
-    node: Node, shapes: Shapes, lanes: Lanes, foreign: Mapping[str, torch.dtype]
-) -> Choice:
-    why = fits(node, shapes, foreign)
-    if why is not None:
-        return Choice("torch", why)
-    if node.op == "conv" and _thin(node, shapes, lanes):
-        return Choice("torch", "its maps are too thin to fill the lanes")
-    able = methods(node, lanes)
-    if lanes in ONE and "rows" in able:
-        return Choice("rows", BY_RULE)
-    if "winograd4" in able:
-        able = tuple(m for m in able if _edge(node, shapes, lanes) >= TILES.get(m, 1))
-    return Choice(able[0], BY_RULE)
 
 
 def _thin(node: Node, shapes: Shapes, lanes: Lanes) -> bool:

@@ -85,7 +85,8 @@ class Planned:
         if other is not None:
             dense["onnxruntime"] = other
         self._weights = Weights()
-        self._planner = Planner(self.graph, self._weights, threads, _foreign(kinds), formats)
+        foreign = _foreign(kinds)
+        self._planner = Planner(self.graph, self._weights, threads, foreign, formats, strict)
         self._types = {name: kind.dtype for name, kind in kinds.items()}
         self._known: Recent[Shapes] = Recent(SHAPES)
         self._schedules: Recent[Schedule] = Recent(max(FEW_SIZES, SIZES // threads**2))

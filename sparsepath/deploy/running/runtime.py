@@ -45,8 +45,9 @@ def compile(
     `example` is a batch of inputs like those to come: other batch sizes, heights and widths that
     the model takes will do too. With `tune` the fastest way is measured here and kept in `cache`;
     without, a rule decides. With `strict` torch runs whatever is not finite or so large that a sum
-    in our kernels could overflow, and nothing runs in onnxruntime; that it looks takes time, most
-    of all for a single small image. With `native_only` no dense runtime may take
+    in our kernels could overflow, and nothing runs in onnxruntime or by Winograd, whose rounding of
+    a pixel depends on its neighbours; that takes time, and so does looking, most of all for a
+    single small image. With `native_only` no dense runtime may take
     the whole model, even if it is faster.
 
     It is the model as it is now, in float32 even under torch.autocast. A model that changes its

@@ -19,7 +19,7 @@ from sparsepath.deploy.running.measure import (
     stage,
     when_asked,
 )
-from sparsepath.deploy.running.plan import Plan, Planner, methods
+from sparsepath.deploy.running.plan import Plan, Planner
 from sparsepath.deploy.running.schedule import Shapes
 from sparsepath.deploy.running.tuning import Times, Work
 
@@ -93,7 +93,7 @@ class Tuner:
     def _fastest(self, node: Node, rule: Choice, lanes: Lanes) -> Choice:
         if rule.method == "torch" or node.op not in ("conv", "linear"):
             return rule
-        able = methods(node, lanes)
+        able = self.planner.methods(node, lanes)
         seconds, way = layer_seconds(
             node,
             self.shapes[node.inputs[0]][1:],
@@ -115,11 +115,12 @@ class Tuner:
         few = [x[: max(FEW, plan.lanes.group)] if x.dim() else x for x in self.example]
         kinds: dict[str, list[Node]] = {}
         for node in self.planner.graph:
-            able = methods(node, plan.lanes)
+            able = self.planner.methods(node, plan.lanes)
             if plan.choices[node.name].method in able and len(able) > 1:
                 kinds.setdefault(described(node, self.shapes[node.inputs[0]][1:]), []).append(node)
         for kind, nodes in kinds.items():
-            plans = {method: _with(plan, nodes, method) for method in methods(nodes[0], plan.lanes)}
+            able = self.planner.methods(nodes[0], plan.lanes)
+            plans = {method: _with(plan, nodes, method) for method in able}
             works: dict[str, Work] = {m: self._work(x, few) for m, x in plans.items()}
             seconds = self._seconds(f"{kind} in {_digest(plan)}", works)
             plan = plans[min(plans, key=lambda method: seconds[method])]

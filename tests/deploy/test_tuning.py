@@ -14,9 +14,11 @@ from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph.fold import folded
 from sparsepath.deploy.graph.reference import run
 from sparsepath.deploy.running import kernels, tuning
+from sparsepath.deploy.running import planned as planning
 from sparsepath.deploy.running.choices import Lanes, Weights
 from sparsepath.deploy.running.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.running.plan import MANY, ONE, Planner
+from sparsepath.deploy.running.planned import images_in_a_batch
 from sparsepath.deploy.running.runtime import compile
 from sparsepath.deploy.running.tuner import Tuner
 from sparsepath.deploy.running.tuning import Times
@@ -167,7 +169,7 @@ def test_candidates_take_turns_and_the_best_round_counts():
         return run
 
     works = {name: work(name) for name in ticks}
-    found = tuning.measured(works, clock=lambda: float(next(clock)), patience=0.0)
+    found = tuning.measured(works, clock=lambda: float(next(clock)), patience=9.0)
     assert found == {"slow": 6.0, "fast": 3.0}
     assert order[4:10] == ["slow", "fast"] * 3, "two calls each tell how many make a turn"
 
@@ -198,7 +200,7 @@ def test_the_call_that_wakes_threads_does_not_count():
 
     order.append("begin")
     found = tuning.measured(
-        {"a": work}, clock=lambda: float(next(clock)), patience=0.0, settle=settle
+        {"a": work}, clock=lambda: float(next(clock)), patience=30.0, settle=settle
     )
     assert found == {"a": 3.0}
     assert order[3:] == ["settled", "call", "call"] * 3
@@ -342,7 +344,7 @@ def test_short_calls_are_timed_in_rows_with_caches_of_their_own():
 
     # After another's call the first takes long, as with cold caches; in a loop it is the faster.
     works = {"loop": work("loop", 5e-4, 1e-4), "even": work("even", 2e-4, 2e-4)}
-    found = tuning.measured(works, clock=seconds, patience=0.0)
+    found = tuning.measured(works, clock=seconds, patience=0.01)
     assert found["loop"] == pytest.approx(1e-4)
     assert found["even"] == pytest.approx(2e-4)
 
@@ -358,6 +360,51 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.005, 12), (0.03, 5), (60.0, 3)])
+def test_long_calls_are_repeated_less_often(seconds, calls):
+    clock, log = Clock(), []
+
+    def work(name):
+        return lambda: (clock.go(seconds), log.append(name))
+
+    tuning.measured({name: work(name) for name in "ab"}, clock=clock, patience=0.04)
+    assert [log.count(name) for name in "ab"] == [calls, calls]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "images"),
+    [
+        ([(1, 3, 32, 32)], 32),
+        ([(64, 3, 48, 48)], 32),
+        ([(1, 3, 96, 96)], 8),
+        ([(2, 3, 256, 256)], 1),
+        ([(1, 3, 4000, 4000)], 1),
+        ([(1, 3000)], 32),
+        ([(), (1, 1, 96, 96)], 8),
+    ],
+)
+def test_a_batch_to_measure_has_fewer_images_if_they_are_large(shapes, images):
+    assert images_in_a_batch([torch.empty(shape) for shape in shapes]) == images
+
+
+@native
+@pytest.mark.parametrize("batch", [3, 8, 32])
+def test_no_more_images_are_measured_than_stand_for_a_batch(batch, tmp_path, monkeypatch):
+    met, plan = [], Tuner.plan
+
+    def watched(tuner, lanes):
+        met.append((len(tuner.example[0]), lanes))
+        return plan(tuner, lanes)
+
+    monkeypatch.setattr(Tuner, "plan", watched)
+    monkeypatch.setattr(planning, "MANY_PIXELS", batch * 16 * 16)
+    runtime = compile(small(), IMAGES, cache=tmp_path)
+    filled = tuple(lanes for lanes in MANY if lanes.group <= batch)
+    assert met == [(1, ONE), (batch, filled)][: 1 if batch == 3 else 2]
+    images = torch.randn(20, 3, 16, 16)
+    assert error(runtime(images), exact(small(), images)) < 1e-5
 
 
 def test_what_a_foreign_file_is_of_is_said_in_words(tmp_path, caplog):

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -43,8 +44,11 @@ SHAPES = 4096
 SIZES = 256
 FEW_SIZES = 8
 BYTES = 1 << 28
-# The batch that stands for all that fill the lanes.
+# The batch that stands for all that fill the lanes: so many images, or as many as have so many
+# pixels. Each way to run it is run several times over, for seconds and gigabytes if images are
+# large; those fill the lanes with few images or one, which tell as much of the ways.
 MANY_IMAGES = 32
+MANY_PIXELS = MANY_IMAGES * 48 * 48
 
 
 class Planned:
@@ -165,9 +169,14 @@ class Planned:
         if times is None:
             one, many = (self._planner.fixed(self._shapes, lanes[0]) for lanes in (ONE, MANY))
             return one, many
-        plans = []
-        for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
-            images = [repeated(x, batch) for x in example]
+        plans: list[Plan] = []
+        batch = images_in_a_batch(example)
+        filled = tuple(lanes for lanes in MANY if lanes.group <= batch)
+        for lanes, count in ((ONE, 1), (filled, batch)):
+            if not lanes:  # many go as one, several at a time
+                plans.append(replace(plans[0], lanes=FEW))
+                continue
+            images = [repeated(x, count) for x in example]
             try:
                 shapes = self._traced(images)
             except BadInput:  # the first axis is not that of the images
@@ -186,6 +195,12 @@ class Planned:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def images_in_a_batch(example: Sequence[Tensor]) -> int:
+    """How many images like the example's stand for a batch: fewer of large ones, at least one."""
+    pixels = max(prod(x.shape[2:]) for x in example)
+    return max(1, min(MANY_IMAGES, MANY_PIXELS // pixels))
 
 
 def _foreign(kinds: Mapping[str, reference.Kind]) -> Mapping[str, torch.dtype]:

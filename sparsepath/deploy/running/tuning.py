@@ -23,6 +23,9 @@ FOLDER_VARIABLE = "SPARSEPATH_CACHE"
 # can only make a round longer. Those near the lead get as many more as it takes to tell them apart.
 LEAST, ENOUGH, MOST = 3, 10, 30
 NEAR = 1.2
+# Long calls get fewer rounds, for so many times the patience but at least one: what disturbs a
+# short call is little beside a long one.
+LONGEST = 2
 # A turn of short calls takes about so many seconds, and no more calls than that.
 TURN, MOST_CALLS = 1e-3, 50
 # After a rest calls are slow for about so long: threads wake, caches are not as in a loop.
@@ -181,10 +184,16 @@ def measured(
     if settle is not _nothing:
         before = {name: _calls(WAKING, seconds) for name, seconds in first.items()}
     spent, rounds, racing = 0.0, 0, list(candidates)
-    while rounds < LEAST or (
-        rounds < MOST
-        and (spent < patience * len(candidates) or (len(racing) > 1 and rounds < ENOUGH))
-    ):
+    enough = patience * len(candidates)
+
+    def going_on() -> bool:
+        if rounds == 0:
+            return True
+        if spent > LONGEST * enough or rounds >= MOST:
+            return False
+        return rounds < LEAST or spent < enough or (len(racing) > 1 and rounds < ENOUGH)
+
+    while going_on():
         for name in racing:
             settle()
             began = clock()

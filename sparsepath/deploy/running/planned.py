@@ -38,12 +38,14 @@ from sparsepath.errors import BadInput
 
 log = logging.getLogger("sparsepath")
 # A runtime that meets ever new sizes of images must not grow: so many sizes have their shapes
-# remembered, so many their programs, fewer if these have threads of their own, and but a few if
-# they work in more memory than that.
+# remembered, so many their programs, and fewer if these have threads of their own. Programs that
+# work in more memory than that are forgotten but for the last two, for images that come in turn
+# upright and across.
 SHAPES = 4096
 SIZES = 256
 FEW_SIZES = 8
 BYTES = 1 << 28
+LAST_SIZES = 2
 # The batch that stands for all that fill the lanes: so many images, or as many as have so many
 # pixels. Each way to run it is run several times over, for seconds and gigabytes if images are
 # large; those fill the lanes with few images or one, which tell as much of the ways.
@@ -128,11 +130,25 @@ class Planned:
                 self._known.put(key, shapes)
             if any(shapes[name][1:] != self._shapes[name][1:] for name in self.graph.inputs):
                 plan = self._planner.fitted(plan, shapes)
+            self._forget(LAST_SIZES - 1)  # to make room
             schedule = self._planner.schedule(plan, shapes)
-            forgotten = self._schedules.forget_while(_much, least=FEW_SIZES)
-            if self._schedules.put(key, schedule) or forgotten:
+            if self._schedules.put(key, schedule):
                 self.ready.clear()  # which would keep what is forgotten
         return schedule
+
+    def run(self, schedule: Schedule, inputs: Sequence[Tensor], *, careful: bool) -> Any:
+        """What a schedule gives for these inputs; if it needs more memory, others may be lost."""
+        before = schedule.bytes
+        try:
+            return (schedule.careful if careful else schedule)(*inputs)
+        finally:
+            if schedule.bytes > before:
+                self._forget(LAST_SIZES)
+
+    def _forget(self, least: int) -> None:
+        """Forget the oldest sizes while all take too much memory, but for the last ones."""
+        if self._schedules.forget_while(_much, least=least):
+            self.ready.clear()
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by rule or else by running it once in torch."""

@@ -171,8 +171,8 @@ class Runtime:
         schedule = self._planned.schedule(plan, inputs)
         if schedule.plain is not None:
             self._shorten(inputs, schedule.plain)
-        run = schedule if self._strict is None else schedule.careful
-        return said(inputs, lambda: run(*inputs))
+        careful = self._strict is not None
+        return said(inputs, lambda: self._planned.run(schedule, inputs, careful=careful))
 
     def _shorten(self, inputs: Sequence[Tensor], way: Callable[..., tuple[Any, ...]]) -> None:
         """Let inputs of these shapes take a way without further checks from now on."""

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from tracing import untraced
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph.fold import folded
 from sparsepath.deploy.graph.reference import run
-from sparsepath.deploy.running import kernels, tuning
+from sparsepath.deploy.running import kernels, stamp, tuning
 from sparsepath.deploy.running import planned as planning
 from sparsepath.deploy.running.choices import Lanes, Weights
 from sparsepath.deploy.running.dense import in_onnxruntime, in_torch
@@ -22,6 +23,7 @@ from sparsepath.deploy.running.planned import images_in_a_batch
 from sparsepath.deploy.running.runtime import compile
 from sparsepath.deploy.running.tuner import Tuner
 from sparsepath.deploy.running.tuning import Times
+from sparsepath.errors import BadInput
 
 from .cases import network, sizes
 from .test_runtime import BUILT, error, exact, small
@@ -98,6 +100,56 @@ def test_a_file_that_is_damaged_or_foreign_is_ignored_in_one_line_and_made_anew(
     caplog.clear()
     Times(tmp_path).of("question", {"answer": lambda: never(["answer"])})
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (stamp, "_kernels", lambda: "of another build"),
+        (stamp, "_onnxruntime", lambda: "99.0"),
+        (torch, "__version__", "99.0"),
+        (os.environ, "ONEDNN_MAX_CPU_ISA", "SSE41"),
+    ],
+)
+def test_installs_that_differ_keep_their_times_apart(owner, name, value, tmp_path, monkeypatch):
+    path = written(tmp_path)
+    with monkeypatch.context() as other:
+        if owner is os.environ:
+            other.setenv(name, value)
+        else:
+            other.setattr(owner, name, value)
+        asked = []
+        times = Times(tmp_path)
+        times.of("question", {"answer": lambda: asked.append(1)})
+        times.keep()
+        assert asked
+        assert times.path != path
+    Times(tmp_path).of("question", {"answer": lambda: never(["answer"])})
+
+
+def test_the_version_of_onnxruntime_is_part_of_the_file(tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert json.loads(written(tmp_path).read_text())["onnxruntime"] == onnxruntime.__version__
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert json.loads(written(tmp_path).read_text())["onnxruntime"] == "none"
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["argument", "variable"])
+def test_a_folder_may_lie_in_the_home(given, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tuning, "measured", lambda candidates, **_: dict.fromkeys(candidates, 1.0))
+    monkeypatch.setenv("SPARSEPATH_CACHE", "elsewhere" if given else "~/times")
+    compile(small(), IMAGES, cache="~/times" if given else None)
+    assert not list((tmp_path / "here").iterdir())
+    if kernels.available():
+        assert len(list((tmp_path / "home" / "times").glob("tuning-*.json"))) == 1
+
+
+def test_a_folder_in_the_home_of_nobody_gets_a_sentence():
+    with pytest.raises(BadInput, match="no home for '~nobody-of-that-name/times'; name the folder"):
+        compile(small(), IMAGES, cache="~nobody-of-that-name/times")
 
 
 def test_a_place_that_cannot_be_written_costs_only_a_line(tmp_path, caplog):

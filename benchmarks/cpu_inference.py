@@ -32,7 +32,7 @@ from sparsepath.deploy import Runtime, compile
 from sparsepath.deploy.measuring.runtimes import Run
 from sparsepath.deploy.measuring.timing import by_turns
 from sparsepath.deploy.running.kernels import Engine
-from sparsepath.deploy.running.tuning import machine
+from sparsepath.deploy.running.stamp import machine
 from sparsepath.lab.models import NETWORKS, PUBLISHED, Network
 from sparsepath.storage import read_json, write_json
 

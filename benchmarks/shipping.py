@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from sparsepath.deploy import compile, export, load
 from sparsepath.deploy.measuring.runtimes import Run
-from sparsepath.deploy.running.tuning import machine
+from sparsepath.deploy.running.stamp import machine
 from sparsepath.lab.data import Data, Split, normalise
 from sparsepath.lab.data import load as load_data
 from sparsepath.lab.folders import circumstances

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sparsepath.deploy.measuring.sides import Effort, Side
 from sparsepath.deploy.measuring.timing import Speed
-from sparsepath.deploy.running.tuning import machine
+from sparsepath.deploy.running.stamp import machine
 from sparsepath.deploy.ship import Form
 from sparsepath.lab.folders import RESULTS, Record, claimed, settings_of
 from sparsepath.storage import read_json, write_json

@@ -310,6 +310,21 @@ def test_a_max_pool_keeps_nan_and_ignores_padding():
         assert (y[~y.isnan()] == -5).all()
 
 
+@pytest.mark.parametrize("isa", isas())
+def test_a_mean_of_many_pixels_loses_no_more_digits_than_torchs(isa):
+    x = 0.7 + torch.rand(2, 1, 512, 512, generator=torch.Generator().manual_seed(0)) / 1000
+    program = Program(isa=isa)
+    source = program.enter(program.input((1, 512, 512)))
+    program.output(program.mean(source))
+    program.output(program.leave(program.avg_pool(source, (512, 512), stride=(512, 512))))
+    means, pooled = program.run([x])
+    exact = x.double().mean((2, 3))
+    error = lambda y: ((y.reshape(2, 1) - exact).abs() / exact).max()
+    limit = 2 * error(x.mean((2, 3))) + 4 * EPS
+    assert error(means) <= limit
+    assert error(pooled) <= limit
+
+
 @FEW
 @given(
     st.tuples(*[st.integers(1, 18)] * 2, *[st.integers(1, 20)] * 2), GRIDS, GRIDS, CLAMPS,

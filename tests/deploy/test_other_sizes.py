@@ -1,5 +1,7 @@
 """A plan made for one size of images is fitted to another: by rule where no measurement holds."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -114,17 +116,61 @@ def test_ever_new_sizes_are_forgotten_again_the_least_used_first(monkeypatch):
     assert (len(built), len(sizes)) == (2 + len(others), 0)  # its shapes are still known
 
 
-def test_few_programs_stay_if_they_work_in_much_memory(monkeypatch):
+def test_two_programs_stay_if_they_work_in_much_memory(monkeypatch):
     monkeypatch.setattr(planned, "BYTES", 0)
-    monkeypatch.setattr(planned, "FEW_SIZES", 3)
     runtime = compile(layer(), torch.randn(1, 3, 8, 8), tune=False)
-    for images in images_of(range(9, 19)):
+    many, held, build = images_of(range(9, 19)), [], Planner.schedule
+
+    def watched(*given):
+        held.append(len(runtime._planned._schedules))
+        return build(*given)
+
+    monkeypatch.setattr(Planner, "schedule", watched)
+    for images in many:
         runtime(images)
-    assert len(runtime._planned._schedules) == 4  # and the last
+        assert len(runtime._planned._schedules) == 2
+    assert set(held) == {1}  # a new one finds room made for it
+    built = counted(monkeypatch, Planner, "schedule")
+    for images in many[-2:] * 3:
+        runtime(images)
+    assert not built  # images that come in turn, upright and across, are not planned anew
     monkeypatch.setattr(planned, "BYTES", 1 << 30)
     for images in images_of(range(19, 29)):
         runtime(images)
-    assert len(runtime._planned._schedules) == 14
+    assert len(runtime._planned._schedules) == 12
+
+
+def taken(runtime):
+    """The memory that a runtime's programs work in, by size."""
+    return [schedule.bytes for schedule in runtime._planned._schedules._values.values()]
+
+
+def test_programs_take_no_more_memory_than_they_may(monkeypatch):
+    runtime = compile(layer(), torch.randn(1, 3, 8, 8), tune=False)
+    many = images_of(range(100, 112))
+    runtime(many[0])
+    monkeypatch.setattr(planned, "BYTES", 4 * max(taken(runtime)))
+    for images in many:
+        runtime(images)
+        assert sum(taken(runtime)) <= planned.BYTES
+    assert len(taken(runtime)) in (3, 4)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_program_that_needs_more_for_a_larger_batch_lets_others_go(monkeypatch, strict):
+    runtime = compile(layer(), torch.randn(5, 3, 8, 8), tune=False, strict=strict)
+    for images in images_of(range(20, 26)):
+        runtime(images.expand(2, -1, -1, -1))
+    assert len(taken(runtime)) == 7
+    monkeypatch.setattr(planned, "BYTES", sum(taken(runtime)))
+    oldest = next(iter(runtime._planned._schedules._values.values()))
+    forgotten = weakref.ref(oldest.steps[0][1].program)
+    del oldest
+    runtime(torch.randn(3, 3, 25, 8))
+    assert sum(taken(runtime)) <= planned.BYTES
+    assert len(taken(runtime)) < 7
+    gc.collect()
+    assert forgotten() is None  # and with it the places it ran in
 
 
 def test_programs_with_threads_of_their_own_are_fewer(monkeypatch):

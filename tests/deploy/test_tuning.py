@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -13,13 +14,16 @@ from tracing import untraced
 from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.graph.fold import folded
 from sparsepath.deploy.graph.reference import run
-from sparsepath.deploy.running import kernels, tuning
+from sparsepath.deploy.running import kernels, stamp, tuning
+from sparsepath.deploy.running import planned as planning
 from sparsepath.deploy.running.choices import Lanes, Weights
 from sparsepath.deploy.running.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.running.plan import MANY, ONE, Planner
+from sparsepath.deploy.running.planned import images_in_a_batch
 from sparsepath.deploy.running.runtime import compile
 from sparsepath.deploy.running.tuner import Tuner
 from sparsepath.deploy.running.tuning import Times
+from sparsepath.errors import BadInput
 
 from .cases import network, sizes
 from .test_runtime import BUILT, error, exact, small
@@ -98,6 +102,56 @@ def test_a_file_that_is_damaged_or_foreign_is_ignored_in_one_line_and_made_anew(
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (stamp, "_kernels", lambda: "of another build"),
+        (stamp, "_onnxruntime", lambda: "99.0"),
+        (torch, "__version__", "99.0"),
+        (os.environ, "ONEDNN_MAX_CPU_ISA", "SSE41"),
+    ],
+)
+def test_installs_that_differ_keep_their_times_apart(owner, name, value, tmp_path, monkeypatch):
+    path = written(tmp_path)
+    with monkeypatch.context() as other:
+        if owner is os.environ:
+            other.setenv(name, value)
+        else:
+            other.setattr(owner, name, value)
+        asked = []
+        times = Times(tmp_path)
+        times.of("question", {"answer": lambda: asked.append(1)})
+        times.keep()
+        assert asked
+        assert times.path != path
+    Times(tmp_path).of("question", {"answer": lambda: never(["answer"])})
+
+
+def test_the_version_of_onnxruntime_is_part_of_the_file(tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert json.loads(written(tmp_path).read_text())["onnxruntime"] == onnxruntime.__version__
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert json.loads(written(tmp_path).read_text())["onnxruntime"] == "none"
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["argument", "variable"])
+def test_a_folder_may_lie_in_the_home(given, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tuning, "measured", lambda candidates, **_: dict.fromkeys(candidates, 1.0))
+    monkeypatch.setenv("SPARSEPATH_CACHE", "elsewhere" if given else "~/times")
+    compile(small(), IMAGES, cache="~/times" if given else None)
+    assert not list((tmp_path / "here").iterdir())
+    if kernels.available():
+        assert len(list((tmp_path / "home" / "times").glob("tuning-*.json"))) == 1
+
+
+def test_a_folder_in_the_home_of_nobody_gets_a_sentence():
+    with pytest.raises(BadInput, match="no home for '~nobody-of-that-name/times'; name the folder"):
+        compile(small(), IMAGES, cache="~nobody-of-that-name/times")
+
+
 def test_a_place_that_cannot_be_written_costs_only_a_line(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "sparsepath"):
@@ -167,7 +221,7 @@ def test_candidates_take_turns_and_the_best_round_counts():
         return run
 
     works = {name: work(name) for name in ticks}
-    found = tuning.measured(works, clock=lambda: float(next(clock)), patience=0.0)
+    found = tuning.measured(works, clock=lambda: float(next(clock)), patience=9.0)
     assert found == {"slow": 6.0, "fast": 3.0}
     assert order[4:10] == ["slow", "fast"] * 3, "two calls each tell how many make a turn"
 
@@ -198,7 +252,7 @@ def test_the_call_that_wakes_threads_does_not_count():
 
     order.append("begin")
     found = tuning.measured(
-        {"a": work}, clock=lambda: float(next(clock)), patience=0.0, settle=settle
+        {"a": work}, clock=lambda: float(next(clock)), patience=30.0, settle=settle
     )
     assert found == {"a": 3.0}
     assert order[3:] == ["settled", "call", "call"] * 3
@@ -342,7 +396,7 @@ def test_short_calls_are_timed_in_rows_with_caches_of_their_own():
 
     # After another's call the first takes long, as with cold caches; in a loop it is the faster.
     works = {"loop": work("loop", 5e-4, 1e-4), "even": work("even", 2e-4, 2e-4)}
-    found = tuning.measured(works, clock=seconds, patience=0.0)
+    found = tuning.measured(works, clock=seconds, patience=0.01)
     assert found["loop"] == pytest.approx(1e-4)
     assert found["even"] == pytest.approx(2e-4)
 
@@ -358,6 +412,51 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.005, 12), (0.03, 5), (60.0, 3)])
+def test_long_calls_are_repeated_less_often(seconds, calls):
+    clock, log = Clock(), []
+
+    def work(name):
+        return lambda: (clock.go(seconds), log.append(name))
+
+    tuning.measured({name: work(name) for name in "ab"}, clock=clock, patience=0.04)
+    assert [log.count(name) for name in "ab"] == [calls, calls]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "images"),
+    [
+        ([(1, 3, 32, 32)], 32),
+        ([(64, 3, 48, 48)], 32),
+        ([(1, 3, 96, 96)], 8),
+        ([(2, 3, 256, 256)], 1),
+        ([(1, 3, 4000, 4000)], 1),
+        ([(1, 3000)], 32),
+        ([(), (1, 1, 96, 96)], 8),
+    ],
+)
+def test_a_batch_to_measure_has_fewer_images_if_they_are_large(shapes, images):
+    assert images_in_a_batch([torch.empty(shape) for shape in shapes]) == images
+
+
+@native
+@pytest.mark.parametrize("batch", [3, 8, 32])
+def test_no_more_images_are_measured_than_stand_for_a_batch(batch, tmp_path, monkeypatch):
+    met, plan = [], Tuner.plan
+
+    def watched(tuner, lanes):
+        met.append((len(tuner.example[0]), lanes))
+        return plan(tuner, lanes)
+
+    monkeypatch.setattr(Tuner, "plan", watched)
+    monkeypatch.setattr(planning, "MANY_PIXELS", batch * 16 * 16)
+    runtime = compile(small(), IMAGES, cache=tmp_path)
+    filled = tuple(lanes for lanes in MANY if lanes.group <= batch)
+    assert met == [(1, ONE), (batch, filled)][: 1 if batch == 3 else 2]
+    images = torch.randn(20, 3, 16, 16)
+    assert error(runtime(images), exact(small(), images)) < 1e-5
 
 
 def test_what_a_foreign_file_is_of_is_said_in_words(tmp_path, caplog):

@@ -30,8 +30,26 @@ std::vector<float> shares(const sp_call &call, const sp_layout &from, const sp_l
     return share;
 }
 
-// The largest of some vectors, or their sum.
-template <typename At> SP_INLINE vec together(int count, bool maximal, At at) {
+constexpr int BLOCK = 128;
+
+// The sum of some vectors: that of its halves, or four sums side by side, none waiting for another. One
+// sum that runs over a large map would grow so far beyond its pixels that their last digits were lost.
+template <typename At> vec sum(int first, int last, const At &at) {
+    if (last - first > BLOCK) {
+        const int middle = first + (last - first) / 2;
+        return sum(first, middle, at) + sum(middle, last, at);
+    }
+    vec part[4] = {};
+    int k = first;
+    for (; k + 4 <= last; k += 4)
+        for (int j = 0; j < 4; j++) part[j] += at(k + j);
+    for (; k < last; k++) part[0] += at(k);
+    return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+// The largest of some vectors, or their sum: mostly of few, in a window.
+template <typename At> SP_INLINE vec together(int count, bool maximal, const At &at) {
+    if (!maximal && count > BLOCK) return sum(0, count, at);
     vec result = at(0);
     for (int k = 1; k < count; k++) {
         const vec x = at(k);
@@ -81,13 +99,12 @@ void mean(const Bench &bench, const View &source, float *target) {
         const float *plane = source.at(v, channel);
         alignas(64) float lanes[LANES];
         for (int part = 0; part < PARTS; part++) {
-            vec sum[4] = {};
-            for (size_t position = 0; position < pixels.plain.size(); position++)
-                sum[position % 4] +=
-                    pixels.plain[position]
-                        ? load(plane + position * LANES + part * WIDTH)
-                        : load(plane, pixels.reach(position, 0), pixels.halos.data(), part);
-            store(lanes + part * WIDTH, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+            const vec total = sum(0, int(pixels.plain.size()), [&](int position) {
+                return pixels.plain[position]
+                           ? load(plane + size_t(position) * LANES + part * WIDTH)
+                           : load(plane, pixels.reach(position, 0), pixels.halos.data(), part);
+            });
+            store(lanes + part * WIDTH, total);
         }
         for (int n = 0; n < per_vector && v * per_vector + n < bench.batch; n++) {
             float total = 0;

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -37,14 +38,19 @@ from sparsepath.errors import BadInput
 
 log = logging.getLogger("sparsepath")
 # A runtime that meets ever new sizes of images must not grow: so many sizes have their shapes
-# remembered, so many their programs, fewer if these have threads of their own, and but a few if
-# they work in more memory than that.
+# remembered, so many their programs, and fewer if these have threads of their own. Programs that
+# work in more memory than that are forgotten but for the last two, for images that come in turn
+# upright and across.
 SHAPES = 4096
 SIZES = 256
 FEW_SIZES = 8
 BYTES = 1 << 28
-# The batch that stands for all that fill the lanes.
+LAST_SIZES = 2
+# The batch that stands for all that fill the lanes: so many images, or as many as have so many
+# pixels. Each way to run it is run several times over, for seconds and gigabytes if images are
+# large; those fill the lanes with few images or one, which tell as much of the ways.
 MANY_IMAGES = 32
+MANY_PIXELS = MANY_IMAGES * 48 * 48
 
 
 class Planned:
@@ -127,11 +133,25 @@ class Planned:
                 self._known.put(key, shapes)
             if any(shapes[name][1:] != self._shapes[name][1:] for name in self.graph.inputs):
                 plan = self._planner.fitted(plan, shapes)
+            self._forget(LAST_SIZES - 1)  # to make room
             schedule = self._planner.schedule(plan, shapes)
-            forgotten = self._schedules.forget_while(_much, least=FEW_SIZES)
-            if self._schedules.put(key, schedule) or forgotten:
+            if self._schedules.put(key, schedule):
                 self.ready.clear()  # which would keep what is forgotten
         return schedule
+
+    def run(self, schedule: Schedule, inputs: Sequence[Tensor], *, careful: bool) -> Any:
+        """What a schedule gives for these inputs; if it needs more memory, others may be lost."""
+        before = schedule.bytes
+        try:
+            return (schedule.careful if careful else schedule)(*inputs)
+        finally:
+            if schedule.bytes > before:
+                self._forget(LAST_SIZES)
+
+    def _forget(self, least: int) -> None:
+        """Forget the oldest sizes while all take too much memory, but for the last ones."""
+        if self._schedules.forget_while(_much, least=least):
+            self.ready.clear()
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by rule or else by running it once in torch."""
@@ -168,9 +188,14 @@ class Planned:
         if times is None:
             one, many = (self._planner.fixed(self._shapes, lanes[0]) for lanes in (ONE, MANY))
             return one, many
-        plans = []
-        for lanes, batch in ((ONE, 1), (MANY, MANY_IMAGES)):
-            images = [repeated(x, batch) for x in example]
+        plans: list[Plan] = []
+        batch = images_in_a_batch(example)
+        filled = tuple(lanes for lanes in MANY if lanes.group <= batch)
+        for lanes, count in ((ONE, 1), (filled, batch)):
+            if not lanes:  # many go as one, several at a time
+                plans.append(replace(plans[0], lanes=FEW))
+                continue
+            images = [repeated(x, count) for x in example]
             try:
                 shapes = self._traced(images)
             except BadInput:  # the first axis is not that of the images
@@ -189,6 +214,12 @@ class Planned:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def images_in_a_batch(example: Sequence[Tensor]) -> int:
+    """How many images like the example's stand for a batch: fewer of large ones, at least one."""
+    pixels = max(prod(x.shape[2:]) for x in example)
+    return max(1, min(MANY_IMAGES, MANY_PIXELS // pixels))
 
 
 def _foreign(kinds: Mapping[str, reference.Kind]) -> Mapping[str, torch.dtype]:

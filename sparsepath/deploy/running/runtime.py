@@ -26,7 +26,7 @@ from sparsepath.deploy.graph.order import format_of
 from sparsepath.deploy.running.extremes import Extreme
 from sparsepath.deploy.running.planned import SIZES, Planned
 from sparsepath.deploy.running.report import Report
-from sparsepath.deploy.running.tuning import Times
+from sparsepath.deploy.running.tuning import Times, at_home
 from sparsepath.errors import BadInput, checked_count, checked_flag
 
 
@@ -172,8 +172,8 @@ class Runtime:
         schedule = self._planned.schedule(plan, inputs)
         if schedule.plain is not None:
             self._shorten(inputs, schedule.plain)
-        run = schedule if self._strict is None else schedule.careful
-        return said(inputs, lambda: run(*inputs))
+        careful = self._strict is not None
+        return said(inputs, lambda: self._planned.run(schedule, inputs, careful=careful))
 
     def _shorten(self, inputs: Sequence[Tensor], way: Callable[..., tuple[Any, ...]]) -> None:
         """Let inputs of these shapes take a way without further checks from now on."""
@@ -185,7 +185,7 @@ class Runtime:
 
 def _times(cache: str | Path | None, threads: int) -> Times:
     alone = threads == 1 and torch.get_num_threads() == 1
-    folder = None if cache is None else named(cache)
+    folder = None if cache is None else at_home(named(cache))
     if folder is not None and "\0" in str(folder):
         raise BadInput(f"A path holds no zero bytes, as {str(folder)!r} does.")
     return Times(folder, alone=alone)

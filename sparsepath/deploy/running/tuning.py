@@ -1,28 +1,27 @@
 """Times measured once on a machine and kept in a file; a file that does not fit is made anew."""
 
 import hashlib
+import json
 import logging
 import math
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import torch
-
-from sparsepath import __version__
 from sparsepath.deploy.measuring.timing import settle
-from sparsepath.deploy.running import kernels
+from sparsepath.deploy.running.stamp import stamp
 from sparsepath.errors import BadInput
 from sparsepath.storage import read_json, write_json
 
-FORMAT = "sparsepath tuning 1"
 FOLDER_VARIABLE = "SPARSEPATH_CACHE"
 # Every candidate gets so many rounds; the best one counts, because whatever else the machine does
 # can only make a round longer. Those near the lead get as many more as it takes to tell them apart.
 LEAST, ENOUGH, MOST = 3, 10, 30
 NEAR = 1.2
+# Long calls get fewer rounds, for so many times the patience but at least one: what disturbs a
+# short call is little beside a long one.
+LONGEST = 2
 # A turn of short calls takes about so many seconds, and no more calls than that.
 TURN, MOST_CALLS = 1e-3, 50
 # After a rest calls are slow for about so long: threads wake, caches are not as in a loop.
@@ -35,31 +34,19 @@ log = logging.getLogger("sparsepath")
 Work = Callable[[], object]
 
 
-def machine() -> str:
-    """The processor, as far as times depend on it."""
+def at_home(folder: Path) -> Path:
+    """The folder, a `~` that it begins with replaced by the home."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    name = names[0] if names else platform.processor()
-    return f"{platform.machine()} {name}, {os.cpu_count()} cores"
-
-
-def _kernels() -> str:
-    """Which build of the kernels the times are of."""
-    if not kernels.available():
-        return "none"
-    engine = kernels.Engine()
-    built = Path(str(engine.library._name)).read_bytes()
-    return f"{engine.isa} {hashlib.sha256(built).hexdigest()[:12]}"
+        return folder.expanduser()
+    except RuntimeError as error:
+        raise BadInput(f"There is no home for {str(folder)!r}; name the folder in full.") from error
 
 
 def default_folder() -> Path:
     """Where times are kept unless the user says otherwise."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
-        return Path(chosen)
+        return at_home(Path(chosen))
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsepath"
     except RuntimeError as error:  # a user of whom the machine knows nothing
@@ -78,21 +65,18 @@ class Times:
         """
         self._settle = _nothing if alone else settle
         self._clock = time.process_time if alone else time.perf_counter
-        self._stamp = {
-            "format": FORMAT,
-            "sparsepath": __version__,
-            "torch": torch.__version__,
-            "kernels": _kernels(),
-            "machine": machine(),
-        }
+        self._stamp = stamp()
         self._folder = folder
         self._times = self._read(aloud=True)
         self._new = False
 
     @property
     def path(self) -> Path:
-        """The file that keeps the times; BadInput if there is no place for it."""
-        digest = hashlib.sha256(self._stamp["machine"].encode()).hexdigest()[:12]
+        """The file that keeps the times; BadInput if there is no place for it.
+
+        Installs that differ have files of their own, or each would wipe out the other's times.
+        """
+        digest = hashlib.sha256(json.dumps(self._stamp).encode()).hexdigest()[:12]
         return (self._folder or default_folder()) / f"tuning-{digest}.json"
 
     def _read(self, *, aloud: bool) -> dict[str, dict[str, float]]:
@@ -181,10 +165,16 @@ def measured(
     if settle is not _nothing:
         before = {name: _calls(WAKING, seconds) for name, seconds in first.items()}
     spent, rounds, racing = 0.0, 0, list(candidates)
-    while rounds < LEAST or (
-        rounds < MOST
-        and (spent < patience * len(candidates) or (len(racing) > 1 and rounds < ENOUGH))
-    ):
+    enough = patience * len(candidates)
+
+    def going_on() -> bool:
+        if rounds == 0:
+            return True
+        if spent > LONGEST * enough or rounds >= MOST:
+            return False
+        return rounds < LEAST or spent < enough or (len(racing) > 1 and rounds < ENOUGH)
+
+    while going_on():
         for name in racing:
             settle()
             began = clock()

@@ -37,14 +37,15 @@ def _conv(builder: Builder, node: Node) -> Place:
     assert isinstance(conv, Conv)
     after = conv.size_after(*_size(source))
     pool = node.attributes.get("pool")
-    options: dict[str, Any] = {"clamp": _clamp(node)}
+    clamp = _clamp(node)
     if not isinstance(pool, tuple):
-        return builder.program.conv(source, conv, into=builder.into(node), **options)
+        return builder.program.conv(source, conv, clamp=clamp, into=builder.into(node))
     odd = after[0] % 2 or after[1] % 2
     if not (odd and pool[1]) and min(after) >= 2:
-        return builder.program.conv(source, conv, pool=True, into=builder.into(node), **options)
+        into = builder.into(node)
+        return builder.program.conv(source, conv, clamp=clamp, pool=True, into=into)
     # Rounded up: the last windows stand over the edge.
-    wide = builder.program.conv(source, conv, **options)
+    wide = builder.program.conv(source, conv, clamp=clamp)
     return _max_pool(builder, node, wide, (2, 2), (2, 2), (0, 0), ceil_mode=bool(pool[1]))
 
 

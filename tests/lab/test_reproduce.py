@@ -122,4 +122,4 @@ def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
     for kind in ("l0", "fine-tuning"):
         record = json.loads((place / f"walked/digit-net-{kind}-0-1.json").read_text())
         assert record["seed"] == 1
-        assert sum(point["epochs"] for point in record["points"]) == 4 * 12
+        assert sum(point["epochs"] for point in record["points"]) == 48

@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_inference.py [--networks nin cnn] [--zeros 0 .5 paper trained]
         [--pointwise] [--batches 64 1] [--threads 1 2] [--peers onnxruntime openvino torch
-        torch.compile deepsparse] [--out benchmarks/results/cpu_inference.json] [--again]
+        torch.compile deepsparse] [--out benchmarks/results/epyc/cpu_inference.json] [--again]
 
 All runtimes of a case take turns in one process, so that a busy neighbour slows them alike; a ratio
 is the median of the ratios of the rounds, with its quartiles. With one thread the process's own
@@ -180,6 +180,7 @@ def row(
     case: Case, batch: int, threads: int, *, peers: list[str], seconds: float
 ) -> dict[str, Any]:
     """Everything about one case."""
+    torch.compiler.reset()  # after eight networks of a process it would run them uncompiled
     torch.set_num_threads(threads)
     images = torch.randn(batch, 3, 32, 32)
     model, dense = built(case), built(Case(case.network, "0", case.pointwise))

@@ -53,12 +53,14 @@ def pattern_of(kind, weight, generator):
 
 
 @st.composite
-def convolutions(draw, methods=("direct", "winograd2", "winograd4", "depthwise")):
+def convolutions(draw, methods=("direct", "winograd2", "winograd4", "depthwise", "rows")):
     """A convolution, its input and how it is to be run."""
     method = draw(st.sampled_from(methods))
     pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))
     kernel, stride, dilation, groups = pair(1, 5), pair(1, 3), pair(1, 2), draw(st.integers(1, 3))
     multiple = draw(st.integers(1, 2))
+    if method == "rows":
+        groups = 1
     into, out = groups * draw(st.integers(1, 9)), groups * draw(st.integers(1, 9))
     if method == "depthwise":
         groups = draw(st.integers(2, 9))
@@ -189,10 +191,29 @@ def test_what_is_not_finite_reaches_every_output_that_reads_it(case, grid, value
     x[n, c, h, w] = value
     finite = run_conv(x, weight, bias, options, method, grid=grid, woven=woven).isfinite()
     assert not finite[reads].any()
-    if not method.startswith("winograd"):
+    if method == "rows":  # as in torch, a zero weight too passes it on
+        covers = nn.functional.conv2d(seen, torch.ones_like(weight), **options) > 0
+        assert finite[~covers].all()
+    elif not method.startswith("winograd"):
         assert finite[~reads].all()
     else:  # only within the tile of a pixel that reads it, and only in its own image
         assert finite[torch.arange(len(x)) != n].all()
+
+
+@pytest.mark.parametrize(("size", "group", "kinds"), [
+    (4, 1, ["import", "conv", "relayout", "max_pool", "export"]),  # squares would fill 4 lanes
+    (4, 16, ["import", "relayout", "conv", "export"]),  # sixteen images side by side lose none
+    (8, 1, ["import", "conv", "export"]),
+])  # fmt: skip
+def test_pixels_are_pooled_after_a_convolution_that_squares_of_them_would_slow(size, group, kinds):
+    weight, x = torch.randn(3, 2, 3, 3), torch.randn(group, 2, size, size)
+    program = Program(group=group)
+    maps = program.enter(program.input(x.shape[1:]), grid=4)
+    maps = program.conv(maps, Conv(weight, padding=(1, 1)), pool=True)
+    program.output(program.leave(maps))
+    assert [kind for kind, _ in program.profile([x])] == kinds
+    expected = nn.functional.max_pool2d(nn.functional.conv2d(x, weight, padding=1), 2)
+    assert torch.allclose(program.run([x])[0], expected, atol=1e-4)
 
 
 def test_rows_of_unequal_length_read_no_other_input():
@@ -210,7 +231,7 @@ def test_rows_of_unequal_length_read_no_other_input():
 @FEW
 @given(
     st.tuples(st.integers(1, 17), st.integers(2, 21), st.integers(2, 21)),
-    st.tuples(*[st.sampled_from(["direct", "winograd2", "winograd4"])] * 2),
+    st.tuples(*[st.sampled_from(["direct", "winograd2", "winograd4", "rows"])] * 2),
     st.tuples(*[st.integers(0, 2)] * 2),
     GRIDS,
     st.booleans(),

@@ -13,7 +13,7 @@ from sparsepath.deploy.graph import reference
 from sparsepath.deploy.graph.reference import shapes
 from sparsepath.deploy.running import kernels, planned
 from sparsepath.deploy.running.choices import Choice, Weights
-from sparsepath.deploy.running.plan import ONE, Planner
+from sparsepath.deploy.running.plan import MANY, ONE, Planner
 from sparsepath.deploy.running.runtime import compile
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not built")
@@ -49,6 +49,18 @@ def test_a_measured_choice_stays_unless_its_tiles_would_be_empty():
     assert method(layer(), (64, 64), measured="torch") == "torch"
     assert method(layer(), (9, 64), measured="winograd4") == "winograd2"
     assert method(layer(), (4, 64), measured="winograd2") == "direct"
+
+
+def test_filters_side_by_side_are_for_maps_that_one_vector_holds():
+    assert method(layer(), (4, 4), measured="rows") == "rows"
+    assert method(layer(), (5, 4), measured="rows") == "direct"
+    graph = capture(nn.Sequential(nn.Conv2d(3, 8, 3, stride=2)).eval())
+    for side, offered in ((9, True), (11, False)):  # after it 4 x 4 and 5 x 5
+        sizes = shapes(graph, [torch.randn(1, 3, side, side)])
+        (node,) = graph
+        planner = Planner(graph, Weights(), 1)
+        assert ("rows" in planner.methods(node, sizes, ONE[0])) == offered
+        assert "rows" not in planner.methods(node, sizes, MANY[0])
 
 
 def test_maps_that_are_too_thin_for_the_lanes_go_to_torch_unless_zeros_make_up_for_it():

@@ -70,7 +70,7 @@ size_t sp_workspace(const sp_call *calls, int32_t count, int32_t batch, int32_t 
     size_t most = 0;
     for (int k = 0; k < count; k++) {
         const auto *weights = static_cast<const sp_weights *>(calls[k].weights);
-        if (!weights) continue;
+        if (!weights || (calls[k].kind == SP_LINEAR && weights->spec.method == SP_ROWS)) continue;
         const int panel = calls[k].kind == SP_LINEAR ? 4 : panel_of(calls[k], batch);
         most = std::max(most, scratch_floats(*weights, panel) + Chain::floats(calls[k], panel));
     }

@@ -61,8 +61,8 @@ def build(
                 jobs.append([*compile_one, str(source), "-o", objects[-1]])
             shared = LINK if target.suffix == ".so" else ["-pthread"]
             links.append([*command, *flags, *shared, *objects, "-o", str(target)])
-        # The longest first: they are the ones of many templates.
-        jobs.sort(key=lambda job: "winograd" not in job[-3])
+        # The longest first: it is the one of many templates.
+        jobs.sort(key=lambda job: "multiply" not in job[-3])
         for stage in (jobs, links):
             list(pool.map(_run, stage))
 

@@ -28,6 +28,8 @@ void linear(const Bench &bench, const sp_weights &weights, const float *source, 
             const Finish &finish);
 void rows(const Bench &bench, const sp_weights &weights, const float *source, float *target,
           const Finish &finish);
+void few_pixels(const Bench &bench, const sp_weights &weights, const View &source, const View &target,
+                const Finish &finish);
 void pool(const Bench &bench, const sp_call &call, const View &source, const View &target);
 void add(const Bench &bench, const View &source, const View &other, const View &target,
          const Finish &finish);

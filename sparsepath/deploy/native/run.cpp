@@ -22,6 +22,7 @@ void run_call(Team &team, const sp_call &call, float *const *slots, int batch, f
     case SP_CONV: {
         if (weights->spec.method == SP_DEPTHWISE)
             return depthwise(bench, *weights, source, target, finish);
+        if (weights->spec.method == SP_ROWS) return few_pixels(bench, *weights, source, target, finish);
         const int panel = panel_of(call, batch);
         if (is_winograd(weights->spec))
             return winograd(bench, *weights, panel, source, target, finish);

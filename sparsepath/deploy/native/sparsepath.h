@@ -13,7 +13,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define SP_VERSION 4 /* raised whenever this file changes meaning */
+#define SP_VERSION 5 /* raised whenever this file changes meaning */
 
 /* How a map of height x width lies in the 16 lanes; explained in layout.h. */
 typedef struct sp_layout {
@@ -31,8 +31,8 @@ enum sp_kind {
     SP_IMPORT,   /* plain tensor -> lanes */
     SP_EXPORT,   /* lanes -> plain tensor */
     SP_RELAYOUT, /* lanes -> lanes of another layout */
-    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (not depthwise, and
-                    by Winograd 3x3 only) */
+    SP_CONV,     /* source * weights + bias, clamped, then 2x2 max-pooled if pool is 2 (not depthwise or
+                    rows, and by Winograd 3x3 only) */
     SP_MAX_POOL,
     SP_AVG_POOL,
     SP_ADD,      /* source + other, clamped */
@@ -60,7 +60,8 @@ typedef struct sp_conv_spec {
     int32_t in_channels, out_channels, groups;
     int32_t kernel[2], stride[2], padding[2], dilation[2];
     int32_t method; /* Winograd: stride 1, dilation 1, one group, 3x3 (SP_WINOGRAD4 also 1x3 and
-                       3x1); depthwise: groups = in_channels; rows: linear layers on few images */
+                       3x1); depthwise: groups = in_channels; rows: one group, for linear layers on few images and
+                       maps of few pixels */
     int32_t columns; /* SP_DIRECT takes so many pairs of channel and tap at a time; 0 to choose */
     int32_t woven;   /* Winograd of 3x3 kernels takes 4 slices of 1 vector of tiles at a time, or 2 slices
                         of 2 vectors; or, if this is 0, one slice of as many as the call says */

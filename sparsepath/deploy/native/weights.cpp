@@ -77,7 +77,7 @@ sp_weights pack_conv(const sp_conv_spec &spec, const float *weight, const float 
     if (spec.method == SP_DEPTHWISE)
         packed.depthwise.assign(weight, weight + size_t(spec.out_channels) * taps(spec));
     else if (spec.method == SP_ROWS)
-        packed.rows = pack_rows(spec.out_channels, spec.in_channels, weight);
+        packed.rows = pack_rows(spec.out_channels, spec.in_channels * taps(spec), weight);
     else if (is_winograd(spec))
         packed.sets = pack(winograd_matrix(packed.spec, weight), MOST_PLACES);
     else

@@ -69,6 +69,7 @@ inline size_t scratch_floats(const sp_weights &w, int P) {
         const SlicesAtATime slices(w, P);
         return (tile.rows() * tile.columns() / w.sets[0].woven + slices.ahead) * slices.floats;
     }
+    if (w.spec.method == SP_ROWS) return size_t(w.spec.in_channels) * taps(w.spec) * LANES;
     if (w.sets.empty()) return 0;
     size_t panel = 0;
     for (const Steps &set : w.sets) panel = std::max(panel, panel_floats(set, P));

@@ -79,5 +79,5 @@ def _packed(node: Node, method: Method, *, columns: int, woven: int) -> Conv | L
         key: node.attributes[key] for key in ("stride", "padding", "dilation", "groups")
     }
     own = "winograd4" if method == "woven4" else method
-    assert own in ("winograd4", "winograd2", "direct", "depthwise")
+    assert own in ("winograd4", "winograd2", "direct", "depthwise", "rows")
     return Conv(weight, bias, method=own, columns=columns, woven=woven, **shape)

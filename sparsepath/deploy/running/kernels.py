@@ -177,7 +177,9 @@ class Conv(_Packed):
     @property
     def pools(self) -> bool:
         """Whether the kernel can take the maximum over 2 x 2 pixels on its way out."""
-        return self.method == "direct" or (self.method != "depthwise" and self.kernel == (3, 3))
+        if self.method in ("depthwise", "rows"):
+            return False
+        return self.method == "direct" or self.kernel == (3, 3)
 
     @property
     def pointwise(self) -> bool:
@@ -190,14 +192,14 @@ class Conv(_Packed):
     ) -> tuple[Method, ...]:
         """The methods that fit such a layer; `shape` is input channels, output channels, groups."""
         in_channels, _, groups = shape
-        if groups == in_channels and groups > 1:
-            return ("depthwise", "direct")
-        if stride == dilation == (1, 1) and groups == 1 and in_channels <= MOST_CHANNELS:
+        if groups > 1:
+            return ("depthwise", "direct") if groups == in_channels else ("direct",)
+        if stride == dilation == (1, 1) and in_channels <= MOST_CHANNELS:
             if kernel == (3, 3):
-                return ("winograd4", "winograd2", "direct")
+                return ("winograd4", "winograd2", "direct", "rows")
             if kernel in ((1, 3), (3, 1)):
-                return ("winograd4", "direct")
-        return ("direct",)
+                return ("winograd4", "direct", "rows")
+        return ("direct", "rows")
 
     def size_after(self, height: int, width: int) -> Pair:
         """The height and width of the result."""

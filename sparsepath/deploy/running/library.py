@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from sparsepath.errors import BadInput
 
 ISA = Literal["avx512", "avx2", "portable"]
-VERSION = 4
+VERSION = 5
 
 
 class CLayout(Structure):

@@ -59,9 +59,9 @@ class Planner:
         choices = {node.name: self._by_rule(node, shapes, lanes) for node in self.graph}
         return Plan(choices, lanes, self.threads)
 
-    def methods(self, node: Node, lanes: Lanes) -> tuple[Method, ...]:
+    def methods(self, node: Node, shapes: Shapes, lanes: Lanes) -> tuple[Method, ...]:
         """The native methods that can run a node, the usual first."""
-        able = _methods(node, lanes)
+        able = _methods(node, shapes, lanes)
         return tuple(method for method in able if method not in TILES) if self.strict else able
 
     def whole(self, runner: str, why: str) -> Plan:
@@ -76,8 +76,10 @@ class Planner:
         def fits_still(node: Node, choice: Choice) -> bool:
             if rule[node.name].method == "torch":
                 return False
-            if node.op != "conv" or choice.method not in (*TILES, "direct", "depthwise"):
+            if node.op != "conv" or choice.method not in (*TILES, "direct", "depthwise", "rows"):
                 return True
+            if choice.method == "rows" and not _few(node, shapes, plan.lanes):
+                return False
             return choice.why != BY_RULE and (
                 _edge(node, shapes, plan.lanes) >= TILES.get(choice.method, 1)
             )
@@ -106,15 +108,15 @@ class Planner:
             return Choice("torch", why)
         if node.op == "conv" and _thin(node, shapes, lanes):
             return Choice("torch", "its maps are too thin to fill the lanes")
-        able = self.methods(node, lanes)
-        if lanes in ONE and "rows" in able:
+        able = self.methods(node, shapes, lanes)
+        if lanes in ONE and node.op == "linear":
             return Choice("rows", BY_RULE)
         if "winograd4" in able:
             able = tuple(m for m in able if _edge(node, shapes, lanes) >= TILES.get(m, 1))
         return Choice(able[0], BY_RULE)
 
 
-def _methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
+def _methods(node: Node, shapes: Shapes, lanes: Lanes) -> tuple[Method, ...]:
     if node.op == "linear":
         return ("linear", "rows")
     weight, attributes = node.arrays.get("weight"), node.attributes
@@ -126,9 +128,25 @@ def _methods(node: Node, lanes: Lanes) -> tuple[Method, ...]:
     able = Conv.methods(
         (height, width), stride, dilation, (weight.shape[1] * groups, len(weight), groups)
     )
-    if "winograd2" not in able or lanes in ONE:
-        return able
-    return (able[0], "woven4", *able[1:])
+    if lanes in ONE:
+        return able if _few(node, shapes, lanes) else tuple(m for m in able if m != "rows")
+    able = tuple(m for m in able if m != "rows")
+    return able if "winograd2" not in able else (able[0], "woven4", *able[1:])
+
+
+def _few(node: Node, shapes: Shapes, lanes: Lanes) -> bool:
+    """Whether a convolution makes maps that one vector holds, before they are pooled."""
+    weight, attributes = node.arrays["weight"], node.attributes
+    stride, padding, dilation = (
+        cast(tuple[int, int], attributes[k]) for k in ("stride", "padding", "dilation")
+    )
+    sides = shapes[node.inputs[0]][2:]
+    return lanes in ONE and all(
+        (side + 2 * pad - reach * (taps - 1) - 1) // step < lanes.grid
+        for side, taps, step, pad, reach in zip(
+            sides, weight.shape[2:], stride, padding, dilation, strict=True
+        )
+    )
 
 
 def _thin(node: Node, shapes: Shapes, lanes: Lanes) -> bool:

@@ -70,7 +70,7 @@ class Program(Calls):
         size = conv.size_after(source.layout.height, source.layout.width)
         stride = conv.stride
         if pool:
-            if not conv.pools or min(size) < 2:
+            if not conv.pools or min(size) < 2 or self._wasteful(source, conv, size):
                 unpooled = self.conv(source, conv, clamp=clamp, panel=panel)
                 return self.max_pool(unpooled, (2, 2), stride=(2, 2), into=into)
             size, stride = (size[0] // 2, size[1] // 2), (2 * stride[0], 2 * stride[1])
@@ -190,16 +190,32 @@ class Program(Calls):
 
     def _fitted(self, source: Map, size: Pair, stride: Pair) -> tuple[Map, Layout]:
         """The source and the layout of the result; the source is laid out anew if it must be."""
-        layout = source.layout.after(size, stride)
-        if layout is None:
-            tiles = source.layout.before(size, stride)
-            # Tiles as large as a large stride are mostly empty: one tile an image is smaller then.
-            whole = Layout.of(tiles.height, tiles.width, 1)
-            fewest = min(tiles, whole, key=lambda way: way.vectors(self.group))
-            source = self.relayout(source, fewest)
-            layout = source.layout.after(size, stride)
+        room = self._room(source.layout, size, stride)
+        if room != source.layout:
+            source = self.relayout(source, room)
+        layout = room.after(size, stride)
         assert layout is not None
         return source, layout
+
+    def _wasteful(self, source: Map, conv: Conv, size: Pair) -> bool:
+        """Whether a direct convolution in squares of pixels to be pooled leaves more lanes empty.
+
+        On a map of 4 x 4 it would take four vectors of squares in place of one of pixels.
+        """
+        if conv.method != "direct" or source.layout.after(size, conv.stride) is None:
+            return False
+        stride = (2 * conv.stride[0], 2 * conv.stride[1])
+        pooled = self._room(source.layout, (size[0] // 2, size[1] // 2), stride)
+        return pooled.vectors(self.group) > source.layout.vectors(self.group)
+
+    def _room(self, layout: Layout, size: Pair, stride: Pair) -> Layout:
+        """The same map so laid out that the result of this size and stride fits lane by lane."""
+        if layout.after(size, stride) is not None:
+            return layout
+        tiles = layout.before(size, stride)
+        # Tiles as large as a large stride are mostly empty: one tile an image is smaller then.
+        whole = Layout.of(tiles.height, tiles.width, 1)
+        return min(tiles, whole, key=lambda way: way.vectors(self.group))
 
     def _pool(
         self,

@@ -93,7 +93,7 @@ class Tuner:
     def _fastest(self, node: Node, rule: Choice, lanes: Lanes) -> Choice:
         if rule.method == "torch" or node.op not in ("conv", "linear"):
             return rule
-        able = self.planner.methods(node, lanes)
+        able = self.planner.methods(node, self.shapes, lanes)
         seconds, way = layer_seconds(
             node,
             self.shapes[node.inputs[0]][1:],
@@ -115,11 +115,11 @@ class Tuner:
         few = [x[: max(FEW, plan.lanes.group)] if x.dim() else x for x in self.example]
         kinds: dict[str, list[Node]] = {}
         for node in self.planner.graph:
-            able = self.planner.methods(node, plan.lanes)
+            able = self.planner.methods(node, self.shapes, plan.lanes)
             if plan.choices[node.name].method in able and len(able) > 1:
                 kinds.setdefault(described(node, self.shapes[node.inputs[0]][1:]), []).append(node)
         for kind, nodes in kinds.items():
-            able = self.planner.methods(nodes[0], plan.lanes)
+            able = self.planner.methods(nodes[0], self.shapes, plan.lanes)
             plans = {method: _with(plan, nodes, method) for method in able}
             works: dict[str, Work] = {m: self._work(x, few) for m, x in plans.items()}
             seconds = self._seconds(f"{kind} in {_digest(plan)}", works)

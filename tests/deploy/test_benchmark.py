@@ -106,3 +106,32 @@ def test_the_machine_is_described(benchmark, tmp_path):
     assert found["caches"] == ["L1 data 32K, shared by CPUs 0-1"]
     assert found["memory GiB"] > 0
     assert found["system"]
+
+
+def test_the_page_of_tables_is_made_from_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import tables
+
+    assert tables.WRITTEN.read_text(encoding="utf-8") == tables.tables(), "run benchmarks/tables.py"
+
+
+def test_a_ratio_is_shown_with_its_quartiles_and_an_absent_peer_as_nothing(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import tables
+
+    both = row(rounds=9, zero="paper")
+    alone = row(rounds=9, zero="0", over={"torch": spread(3.0)})
+    page = tables.networks({"ONEDNN_MAX_CPU_ISA": "", "rows": [both, alone]}).splitlines()
+    assert (
+        page[2]
+        == "| cnn | 0 % | 1 | 1 | 3.00 (2.90 to 3.10) |  | 1.50 (1.40 to 1.60) | 9 | native |"
+    )
+    assert "| paper | 1 | 1 | 3.00 (2.90 to 3.10) | 2.00 (1.90 to 2.10) |" in page[3]
+
+
+def test_an_aim_that_is_missed_is_called_so(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import aims
+
+    assert aims.aimed(3.2, 3.2) == "3.20 of 3.2"
+    assert aims.aimed(3.19, 3.2) == "3.19 of 3.2 (missed)"

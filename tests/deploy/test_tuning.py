@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import sys
 from dataclasses import replace
@@ -378,6 +379,19 @@ def test_onnxruntime_leaves_what_it_cannot_take_to_torch():
         torch.testing.assert_close(dense(IMAGES.transpose(2, 3)), model(IMAGES.transpose(2, 3)))
     with pytest.raises(RuntimeError, match="channels"):
         dense(IMAGES[:, :2])
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AdaptiveMaxPool2d(1)])
+@pytest.mark.parametrize("strange", [math.nan, math.inf])
+def test_onnxruntime_drops_no_nan(pool, strange):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), pool).eval().requires_grad_(False)
+    dense = in_onnxruntime(folded(capture(model)), [IMAGES], 1)
+    images = IMAGES.clone()
+    images[0, 1, 7, 7] = strange
+    torch.testing.assert_close(dense(images), model(images), equal_nan=True)
+    torch.testing.assert_close(dense(IMAGES), model(IMAGES))
 
 
 def test_an_example_without_a_batch_is_tuned_too(tmp_path):

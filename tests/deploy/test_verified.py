@@ -104,10 +104,20 @@ def test_a_model_that_a_trace_misunderstands_runs_in_torch_and_says_why(function
     assert why in notes
 
 
+def matched(self, x):
+    match x:
+        case torch.Tensor():
+            return self.a(x)
+    return self.a(x) * 2
+
+
 @native
 @pytest.mark.parametrize(
     "function",
     [
+        matched,
+        lambda self, x: self.a(x) if x.__class__ is torch.Tensor else self.a(x) * 2,
+        lambda self, x: self.a(x) if isinstance(x, int | torch.Tensor) else self.a(x) * 2,
         lambda self, x: self.a(x) if isinstance(x, torch.Tensor) else self.a(x) * 2,
         lambda self, x: self.a(x) if torch.is_tensor(x) else self.a(x) * 2,
         lambda self, x: self.a(x) * 2 if isinstance(x, nn.Parameter) else self.a(x),
@@ -117,6 +127,34 @@ def test_a_model_that_a_trace_misunderstands_runs_in_torch_and_says_why(function
 )
 def test_a_value_to_come_is_a_tensor(function):
     assert same(of(function)) == ""
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(_, x):
+        return x * 2
+
+
+def doubled(x):
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda self, x: torch.where(x > 0, self.a(x), 0.0),
+        lambda self, x: torch.full((1,), x.mean()) * self.a(x),
+        lambda self, x: torch.tensor(x.mean()) * self.a(x),
+        lambda self, x: torch.as_tensor(self.a(x)),
+        lambda self, x: self.a(x).to(torch.result_type(x, 1.0)),
+        lambda self, x: Doubled.apply(self.a(x)),
+        lambda self, x: self.scripted(self.a(x)),
+        lambda self, x: torch.utils.checkpoint.checkpoint(self.a, x, use_reentrant=True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of what is old, or better done otherwise
+def test_compiled_code_is_not_told_so(function):
+    same(of(function, scripted=torch.jit.script(doubled)))  # or all of Python ends here
 
 
 class Called(nn.Module):

@@ -104,6 +104,13 @@ CASES = {
         ):
             refused(call, "not one inside torch.vmap or a transform of torch.func")
     """,
+    "a trace": """
+        import warnings
+        warnings.simplefilter("ignore")
+        for own in (runtime, compile(model, x, tune=False, strict=True)):
+            refused(lambda: torch.jit.trace(lambda a: own(a), x), "traced", "the model itself")
+            same(own(x))
+    """,
     "nested": """
         import warnings
         warnings.simplefilter("ignore")

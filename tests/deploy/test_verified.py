@@ -157,6 +157,51 @@ def test_compiled_code_is_not_told_so(function):
     same(of(function, scripted=torch.jit.script(doubled)))  # or all of Python ends here
 
 
+class Shy:
+    """Stands for something that is not there yet."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("ask later")
+
+
+KEPT, SEEN, LAST, SHY = {"first": "known"}, [0], None, Shy()
+
+
+def keeps_in_a_dict(self, x):
+    if "mean" not in KEPT:
+        KEPT["mean"] = self.a(x).mean(), 1
+    return self.a(x) + KEPT["mean"][0]
+
+
+def keeps_in_a_list(self, x):
+    SEEN.append(self.a(x))
+    return SEEN[-1]
+
+
+def keeps_under_a_name(self, x):
+    global LAST
+    LAST = self.a(x)
+    return LAST
+
+
+@pytest.mark.parametrize("function", [keeps_in_a_dict, keeps_in_a_list, keeps_under_a_name])
+def test_what_code_keeps_beside_its_class_is_never_a_value_to_come(function):
+    class Beside(Model):
+        pass
+
+    model = Beside(function, a=conv()).eval()
+    capture(model)
+    assert (KEPT, SEEN, LAST) == ({"first": "known"}, [0], None)
+    try:
+        assert "beside its class" in same(model)
+        assert all(isinstance(x, torch.Tensor) for x in (*SEEN[1:], KEPT.get("mean", (X,))[0]))
+    finally:
+        KEPT.pop("mean", None)
+        del SEEN[1:]
+        globals()["LAST"] = None
+
+
 class Called(nn.Module):
     def __init__(self):
         super().__init__()

@@ -63,6 +63,10 @@ CASES = {
         zeros = torch._efficientzerotensor((4, 3, 16, 16))
         for _ in range(2):
             same(runtime(zeros), torch.zeros(4, 3, 16, 16))
+        with torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            given = runtime(zeros)
+        assert not given.requires_grad
+        same(given, torch.zeros(4, 3, 16, 16))
     """,
     "a sign to come": """
         for tuned in (False, True):

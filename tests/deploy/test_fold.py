@@ -190,3 +190,16 @@ def test_dead_code_is_removed():
             return x.abs()
 
     assert ops(fold.folded(capture(Wasteful()))) == {"abs": 1}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_batch_norm_stays_where_its_product_with_the_weights_overflows(bias):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=bias), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    with torch.no_grad():
+        model[0].weight.mul_(1e30)
+        model[1].weight.fill_(1e10)
+    graph = capture(model)
+    folded = fold.folded(graph)
+    assert ops(folded) == {"conv": 1, "affine": 1}
+    x = torch.randn(2, 3, 8, 8) * 1e-30
+    torch.testing.assert_close(run(folded, x), run(graph, x))

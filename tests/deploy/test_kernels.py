@@ -12,6 +12,7 @@ from torch import nn
 from sparsepath.deploy.running.kernels import NO_CLAMP, RELU, RELU6, Conv, Linear, available, isas
 from sparsepath.deploy.running.maps import Layout
 from sparsepath.deploy.running.program import Program
+from sparsepath.deploy.running.stages import PLANS
 
 pytestmark = pytest.mark.skipif(not available(), reason="built without a C++ compiler")
 
@@ -471,6 +472,36 @@ def test_a_program_runs_from_many_threads_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_size_of_batch_may_be_forgotten_while_another_thread_does_so():
+    program, _ = deep_program()
+    images = torch.randn(PLANS + 2, 3, 12, 12)
+    other = threading.Thread(target=program.run, args=([images],))
+    forgotten, looked = threading.Event(), threading.Event()
+
+    class Meanwhile(dict):
+        """Lets the other thread forget a size just as this one looks for the oldest."""
+
+        def __iter__(self):
+            oldest = super().__iter__()
+            if other.ident is None:
+                other.start()
+                forgotten.wait(0.3)  # in vain where it waits for this one
+            return oldest
+
+        def __setitem__(self, batch, plan):
+            if threading.current_thread() is other:
+                forgotten.set()
+                looked.wait(0.3)
+            super().__setitem__(batch, plan)
+
+    program._plans = Meanwhile()
+    for batch in range(1, PLANS + 2):
+        program.run([images[:batch]])
+    looked.set()
+    other.join()
+    assert len(program._plans) == PLANS
 
 
 def test_a_profile_names_every_call_in_order():

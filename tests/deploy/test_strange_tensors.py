@@ -63,6 +63,10 @@ CASES = {
         zeros = torch._efficientzerotensor((4, 3, 16, 16))
         for _ in range(2):
             same(runtime(zeros), torch.zeros(4, 3, 16, 16))
+        with torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            given = runtime(zeros)
+        assert not given.requires_grad
+        same(given, torch.zeros(4, 3, 16, 16))
     """,
     "a sign to come": """
         for tuned in (False, True):
@@ -103,6 +107,13 @@ CASES = {
             lambda: torch.func.jvp(runtime, (x,), (x,)),
         ):
             refused(call, "not one inside torch.vmap or a transform of torch.func")
+    """,
+    "a trace": """
+        import warnings
+        warnings.simplefilter("ignore")
+        for own in (runtime, compile(model, x, tune=False, strict=True)):
+            refused(lambda: torch.jit.trace(lambda a: own(a), x), "traced", "the model itself")
+            same(own(x))
     """,
     "nested": """
         import warnings

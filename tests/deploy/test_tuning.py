@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import sys
 from dataclasses import replace
@@ -196,6 +197,24 @@ def test_an_input_without_axes_is_measured_too(first, tmp_path):
         torch.testing.assert_close(runtime(*inputs), model(*inputs), rtol=1e-4, atol=1e-5)
 
 
+@native
+@pytest.mark.parametrize("images", [4, 20])
+def test_an_input_that_is_no_batch_is_measured_as_it_is(images, tmp_path):
+    class Looked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 20, 3)
+
+        def forward(self, x, table):
+            return self.conv(x).mean((2, 3)) @ table
+
+    model = Looked().eval()
+    inputs = torch.randn(images, 3, 16, 16), torch.randn(20, 8)
+    runtime = compile(model, inputs, cache=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(runtime(*inputs), model(*inputs), rtol=1e-4, atol=1e-5)
+
+
 def test_two_processes_that_measure_keep_both_answers(tmp_path):
     one, two = Times(tmp_path), Times(tmp_path)
     one.of("first", {"a": lambda: None})
@@ -277,7 +296,8 @@ def planned(model, images, times, lanes=MANY, threads=1):
     shapes = {graph.inputs[0]: tuple(images.shape)}
     run(graph, images, watch=lambda node, x: shapes.__setitem__(node.name, tuple(x.shape)))
     planner = Planner(graph, Weights(), threads)
-    return Tuner(planner, [images], shapes, {"torch": in_torch(graph)}, times).plan(lanes)
+    dense = {"torch": in_torch(graph)}
+    return Tuner(planner, [images], [images], shapes, dense, times).plan(lanes)
 
 
 @native
@@ -359,6 +379,19 @@ def test_onnxruntime_leaves_what_it_cannot_take_to_torch():
         torch.testing.assert_close(dense(IMAGES.transpose(2, 3)), model(IMAGES.transpose(2, 3)))
     with pytest.raises(RuntimeError, match="channels"):
         dense(IMAGES[:, :2])
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AdaptiveMaxPool2d(1)])
+@pytest.mark.parametrize("strange", [math.nan, math.inf])
+def test_onnxruntime_drops_no_nan(pool, strange):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), pool).eval().requires_grad_(False)
+    dense = in_onnxruntime(folded(capture(model)), [IMAGES], 1)
+    images = IMAGES.clone()
+    images[0, 1, 7, 7] = strange
+    torch.testing.assert_close(dense(images), model(images), equal_nan=True)
+    torch.testing.assert_close(dense(IMAGES), model(IMAGES))
 
 
 def test_an_example_without_a_batch_is_tuned_too(tmp_path):

@@ -104,10 +104,20 @@ def test_a_model_that_a_trace_misunderstands_runs_in_torch_and_says_why(function
     assert why in notes
 
 
+def matched(self, x):
+    match x:
+        case torch.Tensor():
+            return self.a(x)
+    return self.a(x) * 2
+
+
 @native
 @pytest.mark.parametrize(
     "function",
     [
+        matched,
+        lambda self, x: self.a(x) if x.__class__ is torch.Tensor else self.a(x) * 2,
+        lambda self, x: self.a(x) if isinstance(x, int | torch.Tensor) else self.a(x) * 2,
         lambda self, x: self.a(x) if isinstance(x, torch.Tensor) else self.a(x) * 2,
         lambda self, x: self.a(x) if torch.is_tensor(x) else self.a(x) * 2,
         lambda self, x: self.a(x) * 2 if isinstance(x, nn.Parameter) else self.a(x),
@@ -117,6 +127,79 @@ def test_a_model_that_a_trace_misunderstands_runs_in_torch_and_says_why(function
 )
 def test_a_value_to_come_is_a_tensor(function):
     assert same(of(function)) == ""
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(_, x):
+        return x * 2
+
+
+def doubled(x):
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda self, x: torch.where(x > 0, self.a(x), 0.0),
+        lambda self, x: torch.full((1,), x.mean()) * self.a(x),
+        lambda self, x: torch.tensor(x.mean()) * self.a(x),
+        lambda self, x: torch.as_tensor(self.a(x)),
+        lambda self, x: self.a(x).to(torch.result_type(x, 1.0)),
+        lambda self, x: Doubled.apply(self.a(x)),
+        lambda self, x: self.scripted(self.a(x)),
+        lambda self, x: torch.utils.checkpoint.checkpoint(self.a, x, use_reentrant=True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of what is old, or better done otherwise
+def test_compiled_code_is_not_told_so(function):
+    same(of(function, scripted=torch.jit.script(doubled)))  # or all of Python ends here
+
+
+class Shy:
+    """Stands for something that is not there yet."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("ask later")
+
+
+KEPT, SEEN, LAST, SHY = {"first": "known"}, [0], None, Shy()
+
+
+def keeps_in_a_dict(self, x):
+    if "mean" not in KEPT:
+        KEPT["mean"] = self.a(x).mean(), 1
+    return self.a(x) + KEPT["mean"][0]
+
+
+def keeps_in_a_list(self, x):
+    SEEN.append(self.a(x))
+    return SEEN[-1]
+
+
+def keeps_under_a_name(self, x):
+    global LAST
+    LAST = self.a(x)
+    return LAST
+
+
+@pytest.mark.parametrize("function", [keeps_in_a_dict, keeps_in_a_list, keeps_under_a_name])
+def test_what_code_keeps_beside_its_class_is_never_a_value_to_come(function):
+    class Beside(Model):
+        pass
+
+    model = Beside(function, a=conv()).eval()
+    capture(model)
+    assert (KEPT, SEEN, LAST) == ({"first": "known"}, [0], None)
+    try:
+        assert "beside its class" in same(model)
+        assert all(isinstance(x, torch.Tensor) for x in (*SEEN[1:], KEPT.get("mean", (X,))[0]))
+    finally:
+        KEPT.pop("mean", None)
+        del SEEN[1:]
+        globals()["LAST"] = None
 
 
 class Called(nn.Module):

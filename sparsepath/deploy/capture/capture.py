@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from sparsepath.deploy.capture.idle import without_idle_dropouts
+from sparsepath.deploy.capture.stashes import Stashes
 from sparsepath.deploy.capture.trace import Translator
 from sparsepath.deploy.capture.tracer import Tracer, untraceable
 from sparsepath.deploy.capture.translate import Unknown
@@ -57,9 +58,14 @@ def _traced(model: nn.Module, names: tuple[str, ...], axes: tuple[int, ...]) -> 
     why = why_replaced(own) or why  # fx would trace the forward of its class
     if why is not None:
         raise Unknown(why)
-    state, tracer = State.of(own), Tracer(names)
-    with tracer.dice:
-        recorded = tracer.trace(own)
+    state, stashes, tracer = State.of(own), Stashes.of(own), Tracer(names)
+    try:
+        with tracer.dice:
+            recorded = tracer.trace(own)
+    finally:
+        stashed = stashes.clear()
+    if stashed is not None:
+        raise Unknown(f"it keeps what it computes in {stashed!r}, beside its class")
     if tracer.dice.drawn:
         raise Unknown("it draws random numbers")
     changed = state.change(but=FX_KEEPS)

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import sys
 import threading
 import traceback
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch.fx import _symbolic_trace
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from sparsepath.deploy.capture.asking import asks
 from sparsepath.deploy.capture.dice import Dice
 from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.capture.translate import Unknown
@@ -47,14 +49,16 @@ def untraceable(error: Exception) -> str:
 class _Proxy(fx.Proxy):
     """A value to come that remembers changes in place, where fx itself would record plain ones.
 
-    Code that asks is told that it is a tensor, but no weight; unless it is a number.
+    Code that asks is told that it is a tensor, but no weight; unless it is a number. Compiled code
+    is not: torch's would look for the tensor's memory and crash.
     """
 
     _is_param = _is_buffer = False
 
     @property
     def __class__(self) -> Any:
-        return _Proxy if counts(self.node) else Tensor
+        told = asks(sys._getframe(1)) and not counts(self.node)
+        return Tensor if told else _Proxy
 
     @__class__.setter
     def __class__(self, kind: type) -> None:

@@ -129,6 +129,11 @@ def fold_batch_norm(graph: Graph) -> Graph:
         bias = layer.arrays.get("bias")
         start = shift if bias is None else shift + scale * bias.double()
         arrays = {"weight": wide.to(weight.dtype), "bias": start.to(weight.dtype)}
+        # Products may be too large where none of the model's own sums is.
+        if bool(wide.isfinite().all() & start.isfinite().all()) and not all(
+            bool(array.isfinite().all()) for array in arrays.values()
+        ):
+            return None
         return replace(layer, arrays=arrays, before=_sums(layer, norm))
 
     return _absorbed(graph, absorb)

@@ -66,7 +66,7 @@ def held(root: Any) -> Iterator[tuple[str, Any]]:
         yield path, x
         waiting.extend((joined(path, key), part) for key, part in inside.items())
         if not isinstance(x, type):
-            waiting.extend((path, kind) for kind in type(x).__mro__ if not _foreign(kind))
+            waiting.extend((path, kind) for kind in type(x).__mro__ if not foreign(kind))
 
 
 def parts(x: Any) -> dict[Any, Any]:
@@ -78,9 +78,7 @@ def parts(x: Any) -> dict[Any, Any]:
     if isinstance(x, (set, frozenset)):
         return dict.fromkeys(x)
     if isinstance(x, type):  # what all of a kind share; its functions and names are its code
-        return (
-            {} if _foreign(x) else {key: part for key, part in vars(x).items() if _own(key, part)}
-        )
+        return {} if foreign(x) else {key: part for key, part in vars(x).items() if _own(key, part)}
     inside_torch = _home(type(x)) == "torch" and not isinstance(x, nn.Module)
     if _home(type(x)) in sys.stdlib_module_names or inside_torch or isinstance(x, ScriptModule):
         return {}  # a logger or a lock is nobody's state, nor is what torch's own objects do inside
@@ -93,7 +91,7 @@ def _home(kind: type) -> str:
     return kind.__module__.partition(".")[0]
 
 
-def _foreign(kind: type) -> bool:
+def foreign(kind: type) -> bool:
     """Whether a class is none of the user's."""
     return _home(kind) in {*sys.stdlib_module_names, "torch", "numpy", "sparsepath"}
 

@@ -1,5 +1,6 @@
 """Recorded calls of native kernels, their buffers, and their runs on any batch from any thread."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -53,6 +54,7 @@ class Calls:
         self._weights: list[Conv | Linear | None] = []
         self._kept: list[Tensor] = []
         self._plans: dict[int, Plan] = {}
+        self._lock = threading.Lock()  # of those who change the plans
 
     def input(self, shape: Sequence[int]) -> Plain:
         """The next input tensor, of shape (batch, *shape)."""
@@ -155,9 +157,10 @@ class Calls:
         plan = self._plans.get(batch)
         if plan is None or len(plan.calls) != len(self._calls):
             plan = self._planned(batch)
-            if len(self._plans) >= PLANS:
-                self._plans.pop(next(iter(self._plans)), None)
-            self._plans[batch] = plan
+            with self._lock:
+                if len(self._plans) >= PLANS:
+                    del self._plans[next(iter(self._plans))]
+                self._plans[batch] = plan
         return plan
 
     def _planned(self, batch: int) -> Plan:

@@ -1,5 +1,6 @@
 """A whole graph in a dense runtime, as the alternative that a plan must beat."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from sparsepath.deploy.graph.operations import run_node
 from sparsepath.deploy.graph.order import AS_THEY_COME, Formats, in_format
 
 Run = Callable[..., Any]
+MAX_POOLS = ("max_pool", "adaptive_max_pool")
 
 
 def in_torch(graph: Graph, formats: Formats = AS_THEY_COME) -> Run:
@@ -58,7 +60,8 @@ def in_onnxruntime(
 ) -> Run | None:
     """The graph in onnxruntime, or None where it is not installed or cannot run it all.
 
-    Its outputs have the orders in memory that `formats` names.
+    Its outputs have the orders in memory that `formats` names. Its max pools drop NaN: if there
+    are any, torch takes inputs that are not finite.
     """
     if any(x.dtype != torch.float32 for x in example):
         return None
@@ -69,13 +72,20 @@ def in_onnxruntime(
     except Exception:  # not installed, Inexpressible, or anything that its own checks dislike
         return None
 
+    pools = any(node.op in MAX_POOLS or "pool" in node.attributes for node in graph)
+
+    @torch.no_grad()
+    def instead(*inputs: Tensor) -> Any:
+        return reference.run(graph, *inputs)
+
     def run(*inputs: Tensor) -> Any:
+        if pools and not all(math.isfinite(x.sum()) for x in inputs):  # a sum is soon made
+            return instead(*inputs)
         plain = [x.contiguous().numpy(force=True) for x in inputs]
         try:
             results = opened.run(list(graph.outputs), dict(zip(graph.inputs, plain, strict=True)))
         except Exception:  # whatever it has against the inputs: torch takes them or says it better
-            with torch.no_grad():
-                return reference.run(graph, *inputs)
+            return instead(*inputs)
         given = {
             name: in_format(torch.from_numpy(result), formats.get(name))
             for name, result in zip(graph.outputs, results, strict=True)

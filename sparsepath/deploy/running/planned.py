@@ -32,7 +32,7 @@ from sparsepath.deploy.running.recent import Recent
 from sparsepath.deploy.running.rehearsal import Rehearsal
 from sparsepath.deploy.running.report import Report
 from sparsepath.deploy.running.schedule import Schedule, Shapes
-from sparsepath.deploy.running.tuner import Tuner
+from sparsepath.deploy.running.tuner import FEW_IMAGES, Tuner
 from sparsepath.deploy.running.tuning import Times
 from sparsepath.errors import BadInput
 
@@ -195,16 +195,21 @@ class Planned:
             if not lanes:  # many go as one, several at a time
                 plans.append(replace(plans[0], lanes=FEW))
                 continue
-            images = [repeated(x, count) for x in example]
-            try:
-                shapes = self._traced(images)
-            except BadInput:  # the first axis is not that of the images
-                images, shapes = list(example), self._shapes
+            images, shapes = self._repeated(example, count)
+            few = self._repeated(example, FEW_IMAGES)[0] if count > FEW_IMAGES else images
             planner = replace(self._planner, graph=self._trial)
-            plans.append(Tuner(planner, images, shapes, rivals, times).plan(lanes))
+            plans.append(Tuner(planner, images, few, shapes, rivals, times).plan(lanes))
         times.keep()
         self._weights.forget_all_but(*(plan.choices for plan in plans))
         return plans[0], plans[1]
+
+    def _repeated(self, example: Sequence[Tensor], count: int) -> tuple[Sequence[Tensor], Shapes]:
+        """So many images like the example's, or the example if the model takes no such number."""
+        images = [repeated(x, count) for x in example]
+        try:
+            return images, self._traced(images)
+        except BadInput:  # the first axis of an input is not that of the images
+            return list(example), self._shapes
 
     def _note(self, note: str) -> None:
         self._notes = (*self._notes, note)

@@ -127,6 +127,9 @@ class Runtime:
         )
 
     def _checked(self, inputs: Sequence[Tensor]) -> Any:
+        # In a trace lengths are tensors, which must not outlive it.
+        if torch._C._get_tracing_state() is not None:
+            raise BadInput("A runtime cannot be traced by torch.jit; trace the model itself.")
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             if self._strict is None:
                 return self._run(inputs)

@@ -49,7 +49,8 @@ class Native:
                 names = ", ".join(repr(node.name) for node in self.segment.nodes)
                 self.told.append(f"{names} ran in torch for such inputs: {error}")
                 log.warning("%s", self.told[0])
-            return run_in_torch(self.segment, *inputs)
+            with torch.no_grad(), torch.autocast("cpu", enabled=False):
+                return run_in_torch(self.segment, *inputs)
         return tuple(
             x if x.shape[1:] == plain.shape else x.view(-1, *plain.shape)
             for x, plain in ((given[place], plain) for place, plain in self.views)

@@ -28,7 +28,7 @@ GAIN = 0.85
 # So must threads of the whole: they are disturbed more easily than one, and take cores from others.
 THREADS_GAIN = 0.9
 # So many images are enough to compare methods inside the network.
-FEW = 16
+FEW_IMAGES = 16
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Tuner:
 
     planner: Planner
     example: Sequence[Tensor]
+    few: Sequence[Tensor]
+    """FEW_IMAGES of the example, or all where the model takes no other number"""
     shapes: Shapes
     rivals: Mapping[str, Callable[..., Any]]
     times: Times
@@ -112,7 +114,7 @@ class Tuner:
 
     def _refined(self, plan: Plan) -> Plan:
         """Each kind of layer as it is fastest inside the network, where caches are not its own."""
-        few = [x[: max(FEW, plan.lanes.group)] if x.dim() else x for x in self.example]
+        few = self.few if plan.lanes.group <= FEW_IMAGES else self.example
         kinds: dict[str, list[Node]] = {}
         for node in self.planner.graph:
             able = self.planner.methods(node, self.shapes, plan.lanes)

@@ -1,6 +1,7 @@
 """A compiled network is the network: same numbers, any batch, any size, any thread, any model."""
 
 import logging
+import re
 import threading
 from pathlib import Path
 
@@ -119,9 +120,28 @@ def test_what_is_not_known_gets_its_tensors_in_the_order_they_have(monkeypatch):
         torch.testing.assert_close(runtime(images), model(images), rtol=1e-4, atol=1e-4)
 
 
+class Centred(nn.Module):
+    """What U-Nets do where sizes differ: a dozen lengths and a pad that no kernel takes."""
+
+    def forward(self, x):
+        small = nn.functional.max_pool2d(x, 2)
+        down, across = x.shape[2] - small.shape[2], x.shape[3] - small.shape[3]
+        room = [across // 2, across - across // 2, down // 2, down - down // 2]
+        return nn.functional.pad(small, room, mode="reflect") + x
+
+
+def test_nodes_that_run_in_torch_for_one_reason_have_one_line(caplog):
+    with caplog.at_level(logging.WARNING, "sparsepath"):
+        runtime = compile(Centred().eval(), torch.randn(1, 2, 7, 9), tune=False)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert re.fullmatch(r"'length', 'length#2' and \d+ more run in torch: .*\.", said[0])
+    assert said[0] in str(runtime.report())
+
+
 def test_a_node_that_is_not_known_is_named_in_one_line(caplog):
     with caplog.at_level(logging.WARNING, "sparsepath"):
-        runtime = compile(UNKNOWN["chunks"][0].float(), torch.randn(2, 4, 8, 6), tune=False)
+        runtime = compile(UNKNOWN["chunks"][0].float().eval(), torch.randn(2, 4, 8, 6), tune=False)
     said = [record.getMessage() for record in caplog.records]
     assert any("'chunk' runs in torch: sparsepath has no such operation" in line for line in said)
     assert all(len(line.splitlines()) == 1 for line in said)

@@ -37,6 +37,8 @@ from sparsepath.deploy.running.tuning import Times
 from sparsepath.errors import BadInput
 
 log = logging.getLogger("sparsepath")
+# So many nodes are named by a line that says why they run in torch.
+NAMED = 3
 # A runtime that meets ever new sizes of images must not grow: so many sizes have their shapes
 # remembered, so many their programs, and fewer if these have threads of their own. Programs that
 # work in more memory than that are forgotten but for the last two, for images that come in turn
@@ -238,6 +240,18 @@ def _much(schedules: Sequence[Schedule]) -> bool:
 
 
 def _notes(graph: Graph) -> tuple[str, ...]:
-    return tuple(
-        f"{node.name!r} runs in torch: {node.call.why}." for node in graph if node.call is not None
-    )
+    """A line for every reason to run nodes in torch; the report names all of them."""
+    named: dict[str, list[str]] = {}
+    for node in graph:
+        if node.call is not None:
+            named.setdefault(node.call.why, []).append(repr(node.name))
+    return tuple(f"{_listed(names)} in torch: {why}." for why, names in named.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Who runs: all of a few, else the first of them and how many more."""
+    if len(names) == 1:
+        return f"{names[0]} runs"
+    if len(names) <= NAMED:
+        return f"{', '.join(names[:-1])} and {names[-1]} run"
+    return f"{', '.join(names[: NAMED - 1])} and {len(names) - NAMED + 1} more run"

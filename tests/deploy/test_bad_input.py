@@ -110,6 +110,14 @@ def test_what_cannot_be_compiled_gets_a_sentence(model, example, options, says):
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_what_was_exported_is_sent_back_to_its_model():
+    exported = torch.export.export(nn.Sequential(nn.Conv2d(3, 2, 3)).eval(), (IMAGES,)).module()
+    with pytest.raises(NotImplementedError):
+        exported.eval()
+    with pytest.raises(BadInput, match=r"made by torch.export .* give compile\(\) the model that"):
+        compile(exported, IMAGES, tune=False)
+
+
 def test_a_model_of_another_type_runs_in_torch():
     model = small().double()
     runtime = compile(model, IMAGES.double(), tune=False)

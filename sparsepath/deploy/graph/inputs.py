@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 from torch.nn.parameter import is_lazy
 
 from sparsepath.deploy.graph.graph import Graph, mapped
@@ -20,6 +21,11 @@ def checked_model(model: object) -> None:
     """Refuse what is no model for the CPU in eval mode."""
     if not isinstance(model, nn.Module):
         raise BadInput(f"compile() takes a torch module, not {type(model).__name__}.")
+    if model.training and _exported(model):
+        raise BadInput(
+            f"This {type(model).__name__} was made by torch.export and has no eval(); give "
+            "compile() the model that was exported."
+        )
     if model.training:
         raise BadInput(
             f"This {type(model).__name__} is in training mode; call its eval() before compile()."
@@ -31,6 +37,12 @@ def checked_model(model: object) -> None:
             raise BadInput(
                 f"{name!r} is on {tensor.device}; call the model's cpu() before compile()."
             )
+
+
+def _exported(model: nn.Module) -> bool:
+    """Whether a module is a graph of torch's innermost operations."""
+    nodes = model.graph.nodes if isinstance(model, fx.GraphModule) else ()
+    return any(isinstance(node.target, OpOverload) for node in nodes)
 
 
 def given_tensors(example: object) -> tuple[Any, ...]:

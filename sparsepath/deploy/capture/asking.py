@@ -2,6 +2,7 @@
 
 import dis
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType, FrameType
 
 QUESTION = "isinstance"
@@ -10,6 +11,8 @@ CALLS = ("PRECALL", "CALL")
 ATTRIBUTE = "__class__"
 LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 MATCH = "MATCH_CLASS"
+# Bytes of one unit of code.
+WORD = 2
 
 
 def asks(frame: FrameType) -> bool:
@@ -22,14 +25,18 @@ def asks(frame: FrameType) -> bool:
 
 @lru_cache(maxsize=1024)
 def _questions(code: CodeType) -> frozenset[int]:
-    """Where a code asks; a call begins where the name of what it calls does."""
-    begins, found = set(), set()
-    for step in dis.get_instructions(code):
+    """Where a code asks; a call begins where the name of what it calls does.
+
+    An instruction that met a property before may stand at its end meanwhile (Python 3.12).
+    """
+    begins = set()
+    found: set[int] = set()
+    for step, after in pairwise(dis.get_instructions(code)):
         where = step.positions and (step.positions.lineno, step.positions.col_offset)
         if where and None not in where and step.opname == NAME and step.argval == QUESTION:
             begins.add(where)
         called = step.opname in CALLS and where in begins
         read = step.opname in LOADS and step.argval == ATTRIBUTE
         if called or read or step.opname == MATCH:
-            found.add(step.offset)
+            found.update(range(step.offset, after.offset, WORD))
     return frozenset(found)

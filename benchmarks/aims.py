@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cpu_inference import KEY
+
 from sparsepath.report.layout import Table
 from sparsepath.storage import read_json
 
+# Those of which the least is asked.
 LOW = ("low-rank-cnn", "low-rank-nin", "resnet-56", "vgg-16-bn")
 LAYER_AIMS = {
     "ratio": {"0.34": 3.0, "0.5": 4.0, "0.8": 6.0, "0.9": 8.0},
@@ -83,7 +86,7 @@ def network_aims(folder: Path) -> dict[str, str]:
 
 
 def _case(row: Mapping[str, Any]) -> tuple[object, ...]:
-    return tuple(row[name] for name in ("network", "zero", "pointwise too", "batch", "threads"))
+    return tuple(row[name] for name in KEY)
 
 
 def aims(folders: Sequence[Path]) -> str:

@@ -12,7 +12,6 @@ One thread, CPU time.
 
 import argparse
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -24,8 +23,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+from machine import described
 from onnx import TensorProto, helper, numpy_helper
 
+from sparsepath.deploy.running import stamp
 from sparsepath.deploy.running.kernels import RELU, Conv, Method, isas
 from sparsepath.deploy.running.plan import TILES
 from sparsepath.deploy.running.program import Program
@@ -211,14 +212,11 @@ def measured(layer: Layer, batch: int, rounds: int) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
     return {
-        "processor": model,
-        "cores": os.cpu_count(),
+        "name": stamp.machine(),
+        **described(),
         "load": os.getloadavg(),
         "instruction_set": isas()[0],
-        "system": platform.platform(),
         "torch": torch.__version__,
         "onnxruntime": onnxruntime.__version__,
     }

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from aims import aims
+from aims import LOW, aims
 
 from sparsepath.report.layout import Table
 from sparsepath.storage import read_json, write_text
 
 RESULTS = Path(__file__).parent / "results"
 WRITTEN = RESULTS / "tables.md"
-NETWORKS = ("cnn", "nin", "low-rank-cnn", "low-rank-nin", "resnet-56", "vgg-16-bn")
+NETWORKS = ("cnn", "nin", *LOW)
 ZEROS = ("0", ".34", ".5", ".8", ".9", "paper", "trained")
 KINDS = {
     "cpu_inference": "Whole networks",

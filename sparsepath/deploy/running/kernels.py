@@ -6,6 +6,7 @@
 import ctypes
 import math
 import os
+from collections.abc import Sequence
 from ctypes import c_int32
 from typing import Literal, get_args
 
@@ -203,11 +204,8 @@ class Conv(_Packed):
 
     def size_after(self, height: int, width: int) -> Pair:
         """The height and width of the result."""
-        after = tuple(
-            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-            for size, kernel, stride, pad, dilation in zip(
-                (height, width), self.kernel, self.stride, self.padding, self.dilation, strict=True
-            )
+        after = lengths_after(
+            (height, width), self.kernel, self.stride, self.padding, self.dilation
         )
         if min(after) < 1:
             raise BadInput(
@@ -230,6 +228,22 @@ class Linear(_Packed):
         self._keep(
             self._library.sp_pack_linear(*weight.shape, weight.data_ptr(), bias.data_ptr(), method)
         )
+
+
+def lengths_after(
+    lengths: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """What a convolution leaves of each axis."""
+    return tuple(
+        (length + 2 * pad - reach * (taps - 1) - 1) // step + 1
+        for length, taps, step, pad, reach in zip(
+            lengths, kernel, stride, padding, dilation, strict=True
+        )
+    )
 
 
 def _plain(name: str, tensor: Tensor, dimensions: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from sparsepath.deploy.graph.graph import Graph, Node
 from sparsepath.deploy.graph.order import Formats
 from sparsepath.deploy.running.choices import Choice, Lanes, Method, Weights
-from sparsepath.deploy.running.kernels import Conv
+from sparsepath.deploy.running.kernels import Conv, lengths_after
 from sparsepath.deploy.running.lower import fits
 from sparsepath.deploy.running.schedule import Schedule, Shapes, schedule
 
@@ -128,25 +128,25 @@ def _methods(node: Node, shapes: Shapes, lanes: Lanes) -> tuple[Method, ...]:
     able = Conv.methods(
         (height, width), stride, dilation, (weight.shape[1] * groups, len(weight), groups)
     )
-    if lanes in ONE:
-        return able if _few(node, shapes, lanes) else tuple(m for m in able if m != "rows")
-    able = tuple(m for m in able if m != "rows")
-    return able if "winograd2" not in able else (able[0], "woven4", *able[1:])
+    if not _few(node, shapes, lanes):
+        able = tuple(method for method in able if method != "rows")
+    if "winograd2" not in able or lanes in ONE:
+        return able
+    return (able[0], "woven4", *able[1:])
+
+
+def made(node: Node, shapes: Shapes) -> tuple[int, ...]:
+    """The lengths of the maps that a convolution makes, before they are pooled."""
+    taps = node.arrays["weight"].shape[2:]
+    stride, padding, dilation = (
+        cast(tuple[int, ...], node.attributes[key]) for key in ("stride", "padding", "dilation")
+    )
+    return lengths_after(shapes[node.inputs[0]][-len(taps) :], taps, stride, padding, dilation)
 
 
 def _few(node: Node, shapes: Shapes, lanes: Lanes) -> bool:
-    """Whether a convolution makes maps that one vector holds, before they are pooled."""
-    weight, attributes = node.arrays["weight"], node.attributes
-    stride, padding, dilation = (
-        cast(tuple[int, int], attributes[k]) for k in ("stride", "padding", "dilation")
-    )
-    sides = shapes[node.inputs[0]][2:]
-    return lanes in ONE and all(
-        (side + 2 * pad - reach * (taps - 1) - 1) // step < lanes.grid
-        for side, taps, step, pad, reach in zip(
-            sides, weight.shape[2:], stride, padding, dilation, strict=True
-        )
-    )
+    """Whether a convolution makes maps of a single image that one vector holds."""
+    return lanes in ONE and max(made(node, shapes)) <= lanes.grid
 
 
 def _thin(node: Node, shapes: Shapes, lanes: Lanes) -> bool:

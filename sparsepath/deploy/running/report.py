@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import cast
 
 from sparsepath.deploy.graph.graph import Graph, Node
 from sparsepath.deploy.running.choices import Choice
-from sparsepath.deploy.running.plan import Plan
+from sparsepath.deploy.running.plan import Plan, made
 
 Shapes = Mapping[str, tuple[int, ...]]
 LAYERS = ("conv", "conv_transpose", "linear")
@@ -136,15 +135,5 @@ def macs_of(node: Node, shapes: Shapes) -> int:
     source = shapes[node.inputs[0]]
     if node.op == "linear":
         return weight.numel() * prod(source[1:-1])
-    lengths = source[-(weight.dim() - 2) :]
-    if node.op == "conv":
-        stride, padding, dilation = (
-            cast(tuple[int, ...], node.attributes[key]) for key in ("stride", "padding", "dilation")
-        )
-        lengths = tuple(
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, k, s, p, d in zip(
-                lengths, weight.shape[2:], stride, padding, dilation, strict=True
-            )
-        )
+    lengths = made(node, shapes) if node.op == "conv" else source[-(weight.dim() - 2) :]
     return weight.numel() * prod(lengths)

@@ -26,19 +26,20 @@ ALIGNED = 64
 
 def loss_of(
     model: nn.Module,
+    weights: Mapping[str, Tensor],
     images: Tensor,
     labels: Tensor,
     teacher: nn.Module | None = None,
     distil: Tensor | None = None,
 ) -> Tensor:
-    """The recognition loss of a batch that is stored as rows of pixels (N, H, W, C).
+    """The recognition loss, by these weights, of a batch that is stored as pixels (N, H, W, C).
 
     A share `distil` of it is the cross entropy with a teacher's answers, both softened (Hinton et
     al. 2015). The softness itself, not its square as there, gives its gradient the bound of the
     labels' own, so that a rate which serves without a teacher serves with one.
     """
     pixels = images.permute(0, 3, 1, 2)
-    logits = model(pixels)
+    logits = torch.func.functional_call(model, dict(weights), (pixels,))
     loss = functional.cross_entropy(logits, labels)
     if teacher is None or distil is None:
         return loss
@@ -114,6 +115,8 @@ class Lane:
             torch.zeros(ends[-1], device=device) for _ in range(3)
         )
         self.parameters = [named[name] for name in names]
+        self.working: dict[str, Tensor] = dict(zip(names, self.parameters, strict=True))
+        self._half: Tensor | None = None
         starts = [0, *ends[:-1]]
         self.gradients = []
         for parameter, start in zip(self.parameters, starts, strict=True):
@@ -148,6 +151,21 @@ class Lane:
             )
             for name, start in zip(sparsified, starts, strict=False)
         }
+
+    def halve(self) -> None:
+        """Let a step run on a copy of the weights in bfloat16, made in one go; W stays exact."""
+        self._half = torch.zeros_like(self.W, dtype=torch.bfloat16)
+        starts = [0, *_ends([parameter.numel() for parameter in self.parameters])[:-1]]
+        self.working = {
+            name: _stored(self._half, start, parameter.shape).requires_grad_()
+            for name, parameter, start in zip(self.names, self.parameters, starts, strict=True)
+        }
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Bring the working copy, if there is one, up to the weights."""
+        if self._half is not None:
+            self._half.copy_(self.W)
 
     @torch.no_grad()
     def begin(
@@ -207,7 +225,11 @@ class Engine:
         self._offsets = torch.arange(batch, device=device)
         self.steps = len(lanes[0].rates)
         compiled = torch.compile if captured else _as_it_is
+        if self.bfloat16:
+            for lane in self.lanes:
+                lane.halve()
         self._loss = compiled(loss_of)
+        self._gather = compiled(torch._foreach_copy_)
         self._sgd = compiled(sgd)
         self._sgd_towards = compiled(sgd_towards)
         self._replay: Callable[[], None] = self._capture() if captured else self._step
@@ -230,11 +252,14 @@ class Engine:
         batch = self._offsets + self.cursor * self.batch
         images, labels = lane.images.index_select(0, batch), lane.labels.index_select(0, batch)
         rate = lane.rates.index_select(0, self.cursor.view(1))
+        lane.refresh()
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bfloat16):
-            loss = self._loss(lane.model, images, labels, lane.teacher, lane.distil)
-        gradients = torch.autograd.grad(loss, lane.parameters)
+            loss = self._loss(
+                lane.model, lane.working, images, labels, lane.teacher, lane.distil
+            )
+        gradients = torch.autograd.grad(loss, list(lane.working.values()))
         with torch.no_grad():
-            torch._foreach_copy_(lane.gradients, gradients)
+            self._gather(lane.gradients, gradients)
             for W, gradient, blocks in lane.lasso_blocks:
                 unit = blocks.of(W) / blocks.norms(W).clamp(min=TINY)
                 gradient.add_(lane.lasso * unit.reshape(W.shape))

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from sparsepath import ADMM, L0, BadInput
 from sparsepath.lab.engine import Engine, Lane, loss_of
-from sparsepath.lab.models import CNN, DigitNet
+from sparsepath.lab.models import CNN, DigitNet, Network, build
 
 STEPS, BATCH = 20, 8
 # How a step is computed, and how near its losses come to float32's: bfloat16 keeps 8 bits, so a
@@ -35,9 +35,11 @@ def lane_and_twin(
     *,
     dropout: float = 0.0,
     beta: float = 0.9,
+    network: Network | None = None,
 ) -> tuple[Lane, nn.Module]:
     torch.manual_seed(0)
-    network = CNN(dropout=dropout) if device == "cuda" else DigitNet(dropout=dropout)
+    if network is None:
+        network = CNN(dropout=dropout) if device == "cuda" else DigitNet(dropout=dropout)
     model = network.to(device).train()
     twin = copy.deepcopy(model)
     side, channels = (32, 3) if device == "cuda" else (12, 1)
@@ -138,11 +140,34 @@ def test_every_lane_has_its_own_momentum() -> None:
     assert ends == pytest.approx(expected, rel=1e-5)
 
 
+def drawn_network(name: str) -> Network:
+    """A network whose biases say something too."""
+    torch.manual_seed(0)
+    network = build(name, classes=10, image_shape=(3, 32, 32), dropout=0.0)
+    for parameter in network.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter, std=0.1)
+    return network
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", ["nin", "low-rank-nin", "cnn", "low-rank-cnn"])
+def test_the_papers_networks_have_the_plain_gradient_in_bfloat16(name: str) -> None:
+    check_gradient("cuda", torch.bfloat16, 0.02, network=drawn_network(name))
+
+
 @ways
 def test_one_steps_gradient_is_the_plain_one(
     device: str, dtype: torch.dtype, tolerance: float
 ) -> None:
-    lane, twin = lane_and_twin(device, dtype)
+    check_gradient(device, dtype, tolerance)
+
+
+def check_gradient(
+    device: str, dtype: torch.dtype, tolerance: float, *, network: Network | None = None
+) -> None:
+    lane, twin = lane_and_twin(device, dtype, network=network)
     engine = engine_of(lane)
     lane.begin()
     engine.cursor.zero_()
@@ -206,7 +231,8 @@ def test_a_teacher_pulls_no_harder_than_labels_can() -> None:
             parameter.zero_()
         teacher[1].bias.copy_(torch.tensor([-30.0, 30.0]))
     pupil = nn.Sequential(nn.Flatten())
-    loss = loss_of(pupil, sure.view(1, 1, 1, 2), torch.tensor([0]), teacher, torch.tensor(1.0))
+    images, labels = sure.view(1, 1, 1, 2), torch.tensor([0])
+    loss = loss_of(pupil, {}, images, labels, teacher, torch.tensor(1.0))
     (pull,) = torch.autograd.grad(loss, sure)
     assert float(pull.abs().max()) == pytest.approx(1.0, rel=1e-3)  # a wrong label's pull
 

@@ -38,6 +38,11 @@ class Network(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """The logits: every layer in turn."""
+        if self.training and images.is_cuda and images.dtype is torch.bfloat16:
+            from sparsepath.lab.models import chains  # wants Triton, which a GPU's torch has
+
+            if chains.ROOMY:
+                return chains.trained(self.children(), images)
         for layer in self.children():
             images = layer(images)
         return images

@@ -8,7 +8,15 @@ EIGHT = 8
 """What numbers of maps should be multiples of, for a GPU's matrix units."""
 
 
-class SameSize(nn.Conv2d):
+class Whole(nn.Module):
+    """A layer that is one convolution of stride 1 with a bias, and keeps the size of its maps."""
+
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """The weight and bias of that convolution."""
+        raise NotImplementedError
+
+
+class SameSize(nn.Conv2d, Whole):
     """A convolution of stride 1 that keeps the size of its maps."""
 
     def __init__(self, inputs: int, outputs: int, size: int) -> None:
@@ -18,9 +26,13 @@ class SameSize(nn.Conv2d):
     def forward(self, images: Tensor) -> Tensor:
         """The same maps everywhere; how they are made differs."""
         if self.training and images.is_cuda:  # in this order: a trace has no device to ask for
-            assert self.bias is not None
-            return convolved(images, self.weight, self.bias)
+            return convolved(images, *self.whole())
         return super().forward(images)
+
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """Its own."""
+        assert self.bias is not None
+        return self.weight, self.bias
 
 
 def convolved(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -33,18 +45,33 @@ def convolved(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def as_product(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The same as one product of patches and weights, both filled up with zeros."""
-    outputs, _, height, width = weight.shape
-    rows, columns = images.shape[2:]
+    outputs = len(weight)
+    more = -outputs % EIGHT
+    flat = functional.pad(flattened(weight), (0, 0, 0, more))
+    products = functional.linear(patches(images, weight), flat, functional.pad(bias, (0, more)))
+    return products[..., :outputs].permute(0, 3, 1, 2)
+
+
+def patches(images: Tensor, weight: Tensor) -> Tensor:
+    """What the weight's kernels see at every pixel (N, H, W, C), filled up with zeros."""
+    _, maps, height, width = weight.shape
     around = (width // 2, width // 2, height // 2, height // 2)
     pixels = functional.pad(images, around).permute(0, 2, 3, 1)
-    shifted = [
-        pixels[:, y : y + rows, x : x + columns] for y in range(height) for x in range(width)
-    ]
-    patches, flat = torch.cat(shifted, -1), weight.permute(0, 2, 3, 1).flatten(1)
-    lacking, more = -flat.shape[1] % EIGHT, -outputs % EIGHT
-    products = functional.linear(
-        functional.pad(patches, (0, lacking)),
-        functional.pad(flat, (0, lacking, 0, more)),
-        functional.pad(bias, (0, more)),
-    )
-    return products[..., :outputs].permute(0, 3, 1, 2)
+    if height == width == 1:
+        return functional.pad(pixels, (0, _lacking(weight)))
+    # By place, which a compiler makes one kernel of: a dozen shifted copies would be as many.
+    device, seen = images.device, maps * height * width
+    place = torch.arange(seen + _lacking(weight), device=device, dtype=torch.int32)
+    tap = (place // maps).clamp(max=height * width - 1)
+    rows = torch.arange(images.shape[2], device=device, dtype=torch.int32)[:, None, None] + tap // width
+    columns = torch.arange(images.shape[3], device=device, dtype=torch.int32)[None, :, None] + tap % width
+    return torch.where(place < seen, pixels[:, rows, columns, place % maps], 0)
+
+
+def flattened(weight: Tensor) -> Tensor:
+    """A weight as the matrix that patches are multiplied with."""
+    return functional.pad(weight.permute(0, 2, 3, 1).flatten(1), (0, _lacking(weight)))
+
+
+def _lacking(weight: Tensor) -> int:
+    return -weight[0].numel() % EIGHT

@@ -1,0 +1,110 @@
+"""Chains of layers against the layers one by one, with plain stand-ins for the GPU's kernels."""
+
+import importlib
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sparsepath.lab.models import NETWORKS, build
+from sparsepath.lab.models.products import SameSize
+
+
+def product_relu(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return (rows @ weight.t() + bias).relu()
+
+
+def masked_product(gradient: Tensor, weight: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    found = torch.where(below > 0, gradient @ weight, 0)
+    return found, found.view(-1, 64, found.shape[1]).sum(1)
+
+
+def winners(gradient: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+    maps = images.permute(0, 3, 1, 2)
+    _, places = nn.functional.max_pool2d(maps, 2, return_indices=True)
+    given = nn.functional.max_unpool2d(gradient.permute(0, 3, 1, 2), places, 2)
+    found = torch.where(images > 0, given.permute(0, 2, 3, 1), 0)
+    return found.contiguous(), found.sum((0, 1))
+
+
+@pytest.fixture
+def chains(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module, which wants Triton, as a machine without a GPU can have it."""
+    kernels = ModuleType("sparsepath.lab.models.triton_kernels")
+    for made in (product_relu, masked_product, winners):
+        setattr(kernels, made.__name__, made)
+    kernels.ROOMY = True
+    kernels.ROWS, kernels.SIDES = 64, dict.fromkeys((32, 64, 96, 128, 160, 192))
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    monkeypatch.delitem(sys.modules, "sparsepath.lab.models.chains", raising=False)
+    found = importlib.import_module("sparsepath.lab.models.chains")
+    monkeypatch.delitem(sys.modules, "sparsepath.lab.models.chains")
+    return found
+
+
+def check_same(chains: ModuleType, layers: list[nn.Module], images: Tensor) -> int:
+    """How many chains there were; all values and gradients are those of the plain layers."""
+    torch.manual_seed(0)
+    asked = [parameter for layer in layers for parameter in layer.parameters()]
+    for parameter in asked:
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter, std=0.3)
+    begun = []
+    usual = chains.Chain.apply
+    chains.Chain.apply = lambda *given: (begun.append(given), usual(*given))[1]
+    try:
+        ours = chains.trained(layers, images)
+    finally:
+        chains.Chain.apply = usual
+    theirs = nn.Sequential(*layers)(images)
+    torch.testing.assert_close(ours, theirs)
+    weights = torch.randn_like(theirs)
+    if images.requires_grad:
+        asked = [images, *asked]
+    torch.testing.assert_close(
+        torch.autograd.grad((ours * weights).sum(), asked),
+        torch.autograd.grad((theirs * weights).sum(), asked),
+        rtol=1e-4,  # a bias's gradient is summed in float32
+        atol=1e-4,
+    )
+    return len(begun)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("nin", 3), ("low-rank-nin", 3), ("cnn", 3), ("low-rank-cnn", 3)]
+)
+def test_a_network_in_chains_is_the_same_network(
+    chains: ModuleType, name: str, expected: int
+) -> None:
+    network = build(name, classes=10, image_shape=(3, 32, 32), dropout=0.0).double()
+    images = torch.randn(2, 3, 32, 32, dtype=torch.double)
+    assert check_same(chains, list(network.children()), images) == expected
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("size", [28, 32])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_suits_no_chain_goes_layer_by_layer(
+    chains: ModuleType, name: str, size: int, batch_norm: bool
+) -> None:
+    network = build(
+        name, classes=7, image_shape=(1, size, size), dropout=0.0, batch_norm=batch_norm
+    ).double()
+    images = torch.randn(3, 1, size, size, dtype=torch.double)
+    check_same(chains, list(network.children()), images)
+
+
+def test_images_that_want_a_gradient_get_it(chains: ModuleType) -> None:
+    relu, pool = nn.ReLU(), nn.MaxPool2d(2)
+    for layers in (
+        [SameSize(32, 64, 1), relu, SameSize(64, 96, 1), relu],
+        [SameSize(32, 64, 1), relu, pool],
+        [SameSize(8, 32, 3), relu, SameSize(32, 64, 1), relu, pool],
+        [SameSize(8, 32, 3), relu],
+        [SameSize(8, 32, 3), relu, nn.MaxPool2d(3)],
+    ):
+        channels = layers[0].in_channels
+        images = torch.randn(4, channels, 8, 8, dtype=torch.double, requires_grad=True)
+        check_same(chains, [layer.double() for layer in layers], images)

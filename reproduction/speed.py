@@ -1,6 +1,6 @@
 """Measures on this machine's CPU how fast the last networks of the paths are, for their records.
 
-    python reproduction/speed.py [--seconds 5]
+    python reproduction/speed.py [cifar10 ...] [--seconds 5]
 
 The dense network and the last point that was walked take turns in one process, in our runtime and
 in onnxruntime, one thread, one image and 64 at a time. `build.py` makes the table.
@@ -47,12 +47,14 @@ def gains(dense: Side, sparse: Side, batch: int) -> dict[str, float]:
 def main() -> None:
     """Measure every path whose last weights are kept."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="*", help="the data sets; all if none is given")
     parser.add_argument("--seconds", type=float, default=5.0)
-    effort = Effort(seconds=parser.parse_args().seconds, names=RUNTIMES, memory=False)
+    given = parser.parse_args()
+    effort = Effort(seconds=given.seconds, names=RUNTIMES, memory=False)
     images = torch.randn(MANY, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     for path in sorted(HERE.glob("*/paper/*.json")):
         weights = path.with_suffix(".safetensors")
-        if not weights.exists():
+        if not weights.exists() or (given.data and path.parts[-3] not in given.data):
             continue
         record = read_json(path)
         start = record.get("start", {"name": record["network"]})["name"]  # old ones do not say

@@ -254,9 +254,7 @@ class Engine:
         rate = lane.rates.index_select(0, self.cursor.view(1))
         lane.refresh()
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bfloat16):
-            loss = self._loss(
-                lane.model, lane.working, images, labels, lane.teacher, lane.distil
-            )
+            loss = self._loss(lane.model, lane.working, images, labels, lane.teacher, lane.distil)
         gradients = torch.autograd.grad(loss, list(lane.working.values()))
         with torch.no_grad():
             self._gather(lane.gradients, gradients)

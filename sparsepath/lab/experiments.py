@@ -86,6 +86,8 @@ SHORT_ON: Mapping[tuple[str, str, str], tuple[float, float]] = {
     ("cifar10", "cnn", "l0"): (0.35, 1.9),
     ("cifar100", "cnn", "l0"): (0.35, 2.15),
     ("svhn", "cnn", "l0"): (0.35, 2.15),
+    ("cifar10", "cnn", "l1"): (0.55, 9.6),
+    ("svhn", "cnn", "l1"): (0.55, 7.4),
 }
 """Where that depends on the data set; the CNN's are of paths without the guard."""
 SHORT_TOO: Mapping[str, Sequence[str]] = {
@@ -127,8 +129,8 @@ def _unguarded(data: str, penalty: str, recipe: PathRecipe, brief: PathRecipe) -
     """The CNN's further paths; over its longest range l0 leaves hardly a kernel."""
     start = reference("cnn", data=data)
     found = []
-    if penalty == "l0":
-        found.append(Job(start, "l0", replace(brief, guard=None), variant="unguarded-short"))
+    if (data, "cnn", penalty) in SHORT_ON:
+        found.append(Job(start, penalty, replace(brief, guard=None), variant="unguarded-short"))
     if penalty == "l1" or data == "cifar10":
         found.append(Job(start, penalty, replace(recipe, guard=None), variant="unguarded"))
     if data == "cifar10":

@@ -34,6 +34,10 @@ def trained(layers: Iterable[nn.Module], images: Tensor) -> Tensor:
     while place < len(layers):
         layer, rest = layers[place], layers[place + 1 :]
         place += 1
+        if isinstance(layer, nn.Dropout) and images.dim() == 4:
+            # In the order of memory, or a compiler lays the maps out anew for their random numbers.
+            images = layer(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            continue
         if not isinstance(layer, Whole) or not rest or not isinstance(rest[0], nn.ReLU):
             images = layer(images)
             continue

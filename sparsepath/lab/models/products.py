@@ -63,8 +63,13 @@ def patches(images: Tensor, weight: Tensor) -> Tensor:
     device, seen = images.device, maps * height * width
     place = torch.arange(seen + _lacking(weight), device=device, dtype=torch.int32)
     tap = (place // maps).clamp(max=height * width - 1)
-    rows = torch.arange(images.shape[2], device=device, dtype=torch.int32)[:, None, None] + tap // width
-    columns = torch.arange(images.shape[3], device=device, dtype=torch.int32)[None, :, None] + tap % width
+    rows = (
+        torch.arange(images.shape[2], device=device, dtype=torch.int32)[:, None, None]
+        + tap // width
+    )
+    columns = (
+        torch.arange(images.shape[3], device=device, dtype=torch.int32)[None, :, None] + tap % width
+    )
     return torch.where(place < seen, pixels[:, rows, columns, place % maps], 0)
 
 

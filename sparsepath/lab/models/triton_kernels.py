@@ -21,9 +21,9 @@ ROWS = 64
 """Rows of a tile, whose columns one program makes all: what it reads, no other reads again."""
 PIXELS, MAPS = 32, 32
 """What one program of the pool makes."""
+_ROOM = "shared_memory_per_block_optin"  # which torch's own stubs do not know
 ROOMY = (
-    torch.cuda.is_available()
-    and torch.cuda.get_device_properties(0).shared_memory_per_block_optin >= 220 * 1024
+    torch.cuda.is_available() and getattr(torch.cuda.get_device_properties(0), _ROOM) >= 220 * 1024
 )
 """Whether a program can keep a weight of 192 x 192 and three tiles: on Hopper and later."""
 
@@ -53,13 +53,10 @@ def _rows_product(
     """
     one, two = tl.arange(0, WIDE), WIDE + tl.arange(0, WIDER)
     up, down = tl.arange(0, DEEP), DEEP + tl.arange(0, DEEPER)
+    by_depth: tl.constexpr = 1 if FORWARD else width
+    by_width: tl.constexpr = depth if FORWARD else 1
     if FORWARD:
-        by_depth: tl.constexpr = 1
-        by_width: tl.constexpr = depth
         beside_one, beside_two = tl.load(beside + one)[None, :], tl.load(beside + two)[None, :]
-    else:
-        by_depth: tl.constexpr = width
-        by_width: tl.constexpr = 1
     up_one = tl.load(right + up[:, None] * by_depth + one[None, :] * by_width)
     up_two = tl.load(right + up[:, None] * by_depth + two[None, :] * by_width)
     down_one = tl.load(right + down[:, None] * by_depth + one[None, :] * by_width)
@@ -72,8 +69,9 @@ def _rows_product(
         total_two = tl.dot(downs, down_two, tl.dot(ups, up_two))
         at_one, at_two = row * width + one[None, :], row * width + two[None, :]
         if FORWARD:
-            total_one = tl.maximum(total_one + beside_one, 0.0)
-            total_two = tl.maximum(total_two + beside_two, 0.0)
+            # What is no number stays none, that a loss may show it.
+            total_one = tl.maximum(total_one + beside_one, 0.0, tl.PropagateNan.ALL)
+            total_two = tl.maximum(total_two + beside_two, 0.0, tl.PropagateNan.ALL)
         else:
             total_one = tl.where(tl.load(beside + at_one) > 0, total_one, 0.0)
             total_two = tl.where(tl.load(beside + at_two) > 0, total_two, 0.0)
@@ -151,7 +149,7 @@ def _launch(
 @torch.library.custom_op("sparsepath::product_relu", mutates_args=())
 def product_relu(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """ReLU of a linear layer."""
-    found = _for_product(rows, weight, bias)
+    found: Tensor = _for_product(rows, weight, bias)
     _launch(rows, weight, bias, found, found, forward=True)
     return found
 

@@ -22,7 +22,6 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import Reference, train_dense
 from sparsepath.lab.experiments import (
-    LASSO,
     NETWORKS,
     arms,
     best,
@@ -105,7 +104,7 @@ def shrinking(network: str) -> Question:
     (l1, one), (ssl, other) = ways["l1"], ways["ssl"]
     pulls = {f"rho{rho:g}": (l1, replace(one, rho=rho)) for rho in (0.001, 0.003, 0.01)}
     shrinks = {
-        f"shrink{by:g}": (ssl, replace(other, lasso=tuple(by * far for far in LASSO)))
+        f"shrink{by:g}": (ssl, replace(other, lasso=tuple(by * far for far in other.lasso)))
         for by in (0.5, 1.0, 2.0)
     }
     return walks(best_reference(network), {**pulls, **shrinks})

@@ -156,12 +156,24 @@ L1_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (1.05, 
 BEST_RHO, L1_RHO = 0.03, 0.003
 STILL = (1e-9, 2e-9)
 """Thresholds so low that nothing dies."""
-KEEP = (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05)
-"""The shares of kernels that counting methods keep at their points, as many as ADMM has."""
+KEEP: Mapping[str, tuple[float, ...]] = {
+    "cnn": (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05),
+    "nin": (0.5, 0.3, 0.2, 0.1, 0.05),
+}
+"""The shares of kernels that counting methods keep at their points, as many as ADMM has. NIN, which
+has more to spare, takes larger steps."""
 ONE_SHOT = (0.5, 0.2, 0.1, 0.05)
 """Those of them that are also reached in one step."""
-LASSO = (0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5)
-"""How far SSL shrinks an idle kernel before each of its points, in median norms."""
+LASSO: Mapping[float, float] = {
+    0.5: 0.125,
+    0.4: 0.25,
+    0.3: 0.375,
+    0.2: 0.5,
+    0.15: 0.75,
+    0.1: 1.0,
+    0.05: 1.5,
+}
+"""How far SSL shrinks an idle kernel before it keeps this share of them, in median norms."""
 ITERATIONS, EPOCHS = 6, 3
 """ADMM iterations at every mu of best mode, and the epochs of each."""
 
@@ -172,8 +184,8 @@ def best(network: str, *, finetune: int = 40) -> PathRecipe:
         rho=BEST_RHO,
         reach=(0.02, 0.999),
         span=BEST_SPAN[network],
-        points=len(KEEP),
-        last=len(KEEP) - 1,
+        points=len(KEEP[network]),
+        last=len(KEEP[network]) - 1,
         schedule=Schedule(delta=EPOCHS, nu=1, xi=ITERATIONS, epsilon=0.0, finetune=finetune),
         dropout=BEST_DROPOUT.get(network),
         peak=0.05,
@@ -186,27 +198,29 @@ def best(network: str, *, finetune: int = 40) -> PathRecipe:
 def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe]]:
     """Each way to a sparse network: its method and recipe; all have as many points and epochs.
 
-    Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual, or all
-    but the fine-tune before it prunes, as ADMM and SSL do. What shrinks kernels, l1 and SSL, does
-    so without weight decay; all fine-tunes have it.
+    Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual; where
+    most come before a short one, as in ADMM and SSL, also as many as these. What shrinks kernels,
+    l1 and SSL, does so without weight decay; all fine-tunes have it.
     """
     l0 = best(network, finetune=finetune)
-    before = ITERATIONS * EPOCHS
-    counting = replace(l0, span=None, rho=1.0, keep=KEEP)
+    before, keep = ITERATIONS * EPOCHS, KEEP[network]
+    counting = replace(l0, span=None, rho=1.0, keep=keep)
     shrinking: dict[str, Any] = {"decay": 0.0, "finetune_decay": l0.decay}
     long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
     late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
+    lasso = tuple(LASSO[share] for share in keep)
     found = {
         "l0": ("l0", l0),
         "l1": ("l1", replace(l0, rho=L1_RHO, span=L1_SPAN[network], **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
-        "gradual-late": ("magnitude", replace(counting, schedule=late)),
-        "ssl": ("ssl", replace(counting, schedule=late, lasso=LASSO, **shrinking)),
+        "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),
         "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
     }
+    if finetune < before:
+        found["gradual-late"] = ("magnitude", replace(counting, schedule=late))
     for share in ONE_SHOT:
         # As many epochs as the paths have spent when they come to this share.
-        whole = replace(long, finetune=(KEEP.index(share) + 1) * (before + finetune))
+        whole = replace(long, finetune=(keep.index(share) + 1) * (before + finetune))
         one = replace(counting, schedule=whole, keep=(share,), points=1, last=0)
         found[f"one-shot-{share:g}"] = ("magnitude", one)
     return found

@@ -36,9 +36,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(experiments, "L1_SPAN", {"digit-net": (0.5, 2.0)})
     monkeypatch.setattr(experiments, "ITERATIONS", 2)
     monkeypatch.setattr(experiments, "EPOCHS", 2)
-    monkeypatch.setattr(experiments, "KEEP", (0.5, 0.2))
+    monkeypatch.setattr(experiments, "KEEP", {"digit-net": (0.5, 0.2)})
     monkeypatch.setattr(experiments, "ONE_SHOT", (0.2,))
-    monkeypatch.setattr(experiments, "LASSO", (0.5, 1.0))
+    monkeypatch.setattr(experiments, "LASSO", {0.5: 0.5, 0.2: 1.0})
     monkeypatch.setattr(reproduce, "comparisons", partial(experiments.comparisons, seeds=2))
     return tmp_path
 

@@ -1,6 +1,7 @@
 """Several networks trained side by side on a GPU, one captured graph a step, updated in place."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -224,7 +225,7 @@ class Engine:
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self._offsets = torch.arange(batch, device=device)
         self.steps = len(lanes[0].rates)
-        compiled = torch.compile if captured else _as_it_is
+        compiled = partial(torch.compile, dynamic=False) if captured else _as_it_is
         if self.bfloat16:
             for lane in self.lanes:
                 lane.halve()
@@ -289,7 +290,9 @@ class Engine:
             for tensor in (lane.rates, lane.W, lane.momentum, lane.loss)
         ]
         kept = [tensor.clone() for tensor in state]
-        with torch.cuda.stream(main):
+        # Every kind of network compiles the step anew; past eight torch would leave it uncompiled.
+        many = torch._dynamo.config.patch(recompile_limit=64)
+        with torch.cuda.stream(main), many:
             # Compiles and allocates; at rate 0 the weights stand still, and all is put back after.
             for lane in self.lanes:
                 lane.rates.zero_()

@@ -21,12 +21,14 @@ def masked_product(gradient: Tensor, weight: Tensor, below: Tensor) -> tuple[Ten
     return found, found.view(-1, 64, found.shape[1]).sum(1)
 
 
-def winners(gradient: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-    maps = images.permute(0, 3, 1, 2)
-    _, places = nn.functional.max_pool2d(maps, 2, return_indices=True)
-    given = nn.functional.max_unpool2d(gradient.permute(0, 3, 1, 2), places, 2)
-    found = torch.where(images > 0, given.permute(0, 2, 3, 1), 0)
-    return found.contiguous(), found.sum((0, 1))
+def winners(gradient: Tensor, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    def maps(given: Tensor, width: int) -> Tensor:
+        return given.view(1, -1, width, given.shape[1]).permute(0, 3, 1, 2)
+
+    _, places = nn.functional.max_pool2d(maps(rows, width), 2, return_indices=True)
+    given = nn.functional.max_unpool2d(maps(gradient, width // 2), places, 2)
+    found = torch.where(rows > 0, given.permute(0, 2, 3, 1).reshape(rows.shape), 0)
+    return found, found.view(-1, 4, rows.shape[1]).sum(1)
 
 
 @pytest.fixture
@@ -72,15 +74,11 @@ def check_same(chains: ModuleType, layers: list[nn.Module], images: Tensor) -> i
     return len(begun)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"), [("nin", 3), ("low-rank-nin", 3), ("cnn", 3), ("low-rank-cnn", 3)]
-)
-def test_a_network_in_chains_is_the_same_network(
-    chains: ModuleType, name: str, expected: int
-) -> None:
+@pytest.mark.parametrize("name", ["nin", "low-rank-nin", "cnn", "low-rank-cnn"])
+def test_a_network_in_chains_is_the_same_network(chains: ModuleType, name: str) -> None:
     network = build(name, classes=10, image_shape=(3, 32, 32), dropout=0.0).double()
     images = torch.randn(2, 3, 32, 32, dtype=torch.double)
-    assert check_same(chains, list(network.children()), images) == expected
+    assert check_same(chains, list(network.children()), images) == 4
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
@@ -104,6 +102,7 @@ def test_images_that_want_a_gradient_get_it(chains: ModuleType) -> None:
         [SameSize(8, 32, 3), relu, SameSize(32, 64, 1), relu, pool],
         [SameSize(8, 32, 3), relu],
         [SameSize(8, 32, 3), relu, nn.MaxPool2d(3)],
+        [SameSize(8, 32, 3)],
     ):
         channels = layers[0].in_channels
         images = torch.randn(4, channels, 8, 8, dtype=torch.double, requires_grad=True)

@@ -24,37 +24,29 @@ Link = tuple[Tensor, Tensor]
 
 
 def trained(layers: Iterable[nn.Module], images: Tensor) -> Tensor:
-    """What a chain of layers makes of bfloat16 images, in training on a GPU.
+    """What layers make of bfloat16 images (N, C, H, W), one after the other, in training on a GPU.
 
     Every value has one reader here. So a reader may already put the zeros of a ReLU's gradient into
     its own, which saves a pass over memory.
     """
-    layers = list(layers)
-    place = 0
-    while place < len(layers):
-        layer, rest = layers[place], layers[place + 1 :]
-        place += 1
-        if isinstance(layer, nn.Dropout) and images.dim() == 4:
-            # In the order of memory, or a compiler lays the maps out anew for their random numbers.
-            images = layer(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-            continue
-        if not isinstance(layer, Whole) or not rest or not isinstance(rest[0], nn.ReLU):
+    rest = list(layers)
+    while rest:
+        layer = rest[0]
+        if not isinstance(layer, Whole) or not rest[1:] or not isinstance(rest[1], nn.ReLU):
             images = layer(images)
+            rest = rest[1:]
             continue
-        links = _links([layer, *rest], images)
-        start = None
+        start, links = None, _links(rest, images)
         if not links:
             weight, start = layer.whole()
-            sides = weight.shape[2:]
-            images = functional.conv2d(images, weight, padding=(sides[0] // 2, sides[1] // 2))
-            place += 1
-            links = _links(layers[place:], images)
-        else:
-            place -= 1
-        place += 2 * len(links)
-        pool = _halves(layers[place:], images)
-        place += int(pool)
+            height, width = weight.shape[2:]
+            images = functional.conv2d(images, weight, padding=(height // 2, width // 2))
+            rest = rest[2:]
+            links = _links(rest, images)
+        rest = rest[2 * len(links) :]
+        pool = _halves(rest, images)
         images = chained(images, start, links, pool=pool)
+        rest = rest[1:] if pool else rest
     return images
 
 
@@ -79,67 +71,69 @@ def _halves(layers: Sequence[nn.Module], images: Tensor) -> bool:
     """Whether the next layer is a max pool that halves these maps, none left over."""
     if not layers or not isinstance(layers[0], nn.MaxPool2d):
         return False
-    usual = layers[0].kernel_size == layers[0].stride == 2 and layers[0].padding == 0
-    return usual and layers[0].dilation == 1 and not (images.shape[2] % 2 or images.shape[3] % 2)
+    pool = layers[0]
+    usual = pool.kernel_size == pool.stride == 2 and pool.padding == 0 and pool.dilation == 1
+    return usual and not (pool.return_indices or images.shape[2] % 2 or images.shape[3] % 2)
 
 
 def chained(images: Tensor, start: Tensor | None, links: Sequence[Link], *, pool: bool) -> Tensor:
     """The links in turn, and a 2 x 2 max pool; before them a bias and ReLU, where one is given."""
-    seen = images.permute(0, 2, 3, 1)
-    if links and links[0][0].shape[1] < EIGHT:
-        seen = patches(images, links[0][0])
-    count, height, width, depth = seen.shape
-    rows = seen.reshape(-1, depth)
+    few = links and links[0][0].shape[1] < EIGHT
+    rows = patches(images, links[0][0]).flatten(0, 1) if few else as_rows(images)
     parameters = [
         part.to(images.dtype) for weight, bias in links for part in (flattened(weight), bias)
     ]
     if start is not None:
         start = start.to(images.dtype)
-    if not links and not pool and start is not None:
-        made = (rows + start).relu()
-    else:
-        made = Chain.apply(rows, start, (height, width) if pool else None, *parameters)
-    if pool:
-        height, width = height // 2, width // 2
-    return made.view(count, height, width, -1).permute(0, 3, 1, 2)
+    count, width = images.shape[0], images.shape[3]
+    made = Chain.apply(rows, start, width if pool else None, *parameters)
+    return as_maps(made, count, width // 2 if pool else width)
+
+
+# A compiler that sees four axes and convolutions takes the second for the maps, and lays (N, H, W,
+# C) out anew to have them innermost. So there are rows, or maps whose memory is in that order.
+def as_rows(images: Tensor) -> Tensor:
+    """The maps (N, C, H, W) with those of a pixel in one row."""
+    return images.flatten(2).transpose(1, 2).flatten(0, 1)
+
+
+def as_maps(rows: Tensor, count: int, width: int) -> Tensor:
+    """The same back again, of so many images of this width."""
+    maps = rows.view(count, -1, rows.shape[1]).transpose(1, 2)
+    return maps.view(count, maps.shape[1], -1, width)
 
 
 class Chain(torch.autograd.Function):
     """Linear layers with a ReLU after each, over rows of maps, and perhaps a 2 x 2 max pool.
 
-    The first rows may be sums that lack a bias and ReLU, `start`. `square` is the size of the maps
-    that are pooled.
+    The first rows may be sums that lack a bias and ReLU, `start`. `pooled` is the width of the maps
+    that are to be pooled.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        rows: Tensor,
-        start: Tensor | None,
-        square: tuple[int, int] | None,
-        *parameters: Tensor,
+        ctx: Any, rows: Tensor, start: Tensor | None, pooled: int | None, *parameters: Tensor
     ) -> Tensor:
-        """The last link's maps, pooled."""
+        """The last link's rows, or the pool's."""
         weights, biases = parameters[::2], parameters[1::2]
         outputs = [rows if start is None else (rows + start).relu()]
         for weight, bias in zip(weights, biases, strict=True):
             outputs.append(product_relu(outputs[-1], weight, bias))
-        ctx.started, ctx.square = start is not None, square
+        ctx.started, ctx.pooled = start is not None, pooled
         ctx.save_for_backward(*weights, *outputs)
-        return outputs[-1] if square is None else largest(squared(outputs[-1], square))
+        return outputs[-1] if pooled is None else largest(outputs[-1], pooled)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         """The gradients from the last to the first, the sums of each with it."""
         links = len(ctx.saved_tensors) // 2
         weights, outputs = ctx.saved_tensors[:links], ctx.saved_tensors[links:]
-        last = outputs[-1]
-        if ctx.square is None:
-            gradient = torch.where(last > 0, gradient, 0)
+        if ctx.pooled is None:
+            gradient = torch.where(outputs[-1] > 0, gradient, 0)
             sums = gradient.sum(0, dtype=torch.float32)
         else:
-            whole, parts = winners(gradient.contiguous(), squared(last, ctx.square))
-            gradient, sums = whole.view(last.shape), parts.sum(0)
+            gradient, parts = winners(gradient.contiguous(), outputs[-1], ctx.pooled)
+            sums = parts.sum(0)
         found: list[Tensor] = []
         for link in reversed(range(links)):
             found = [gradient.t() @ outputs[link], sums.to(gradient.dtype), *found]
@@ -152,12 +146,8 @@ class Chain(torch.autograd.Function):
         return (gradient if ctx.needs_input_grad[0] else None, first, None, *found)
 
 
-def squared(rows: Tensor, square: tuple[int, int]) -> Tensor:
-    """Rows of maps as images (N, H, W, C)."""
-    return rows.view(-1, *square, rows.shape[1])
-
-
-def largest(images: Tensor) -> Tensor:
-    """A 2 x 2 max pool of (N, H, W, C), as maxima that a compiler puts into its neighbours."""
-    rows = torch.maximum(images[:, ::2], images[:, 1::2])
-    return torch.maximum(rows[:, :, ::2], rows[:, :, 1::2])
+def largest(rows: Tensor, width: int) -> Tensor:
+    """A 2 x 2 max pool of maps so wide, as maxima that a compiler puts into its neighbours."""
+    windows = rows.view(-1, 2, width // 2, 2, rows.shape[1])
+    upper, lower = (torch.maximum(w[:, :, 0], w[:, :, 1]) for w in windows.unbind(1))
+    return torch.maximum(upper, lower).flatten(0, 1)

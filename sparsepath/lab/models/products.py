@@ -49,28 +49,23 @@ def as_product(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     more = -outputs % EIGHT
     flat = functional.pad(flattened(weight), (0, 0, 0, more))
     products = functional.linear(patches(images, weight), flat, functional.pad(bias, (0, more)))
-    return products[..., :outputs].permute(0, 3, 1, 2)
+    return products[..., :outputs].transpose(1, 2).view(-1, outputs, *images.shape[2:])
 
 
 def patches(images: Tensor, weight: Tensor) -> Tensor:
-    """What the weight's kernels see at every pixel (N, H, W, C), filled up with zeros."""
+    """What the weight's kernels see at every pixel (N, H W, C), filled up with zeros."""
     _, maps, height, width = weight.shape
-    around = (width // 2, width // 2, height // 2, height // 2)
-    pixels = functional.pad(images, around).permute(0, 2, 3, 1)
+    rows, columns = images.shape[2:]
     if height == width == 1:
-        return functional.pad(pixels, (0, _lacking(weight)))
+        return functional.pad(images.flatten(2).transpose(1, 2), (0, _lacking(weight)))
+    around = (width // 2, width // 2, height // 2, height // 2)
+    seen = maps * height * width
     # By place, which a compiler makes one kernel of: a dozen shifted copies would be as many.
-    device, seen = images.device, maps * height * width
-    place = torch.arange(seen + _lacking(weight), device=device, dtype=torch.int32)
+    place = torch.arange(seen + _lacking(weight), device=images.device, dtype=torch.int32)
+    pixel = torch.arange(rows * columns, device=images.device, dtype=torch.int32)[:, None]
     tap = (place // maps).clamp(max=height * width - 1)
-    rows = (
-        torch.arange(images.shape[2], device=device, dtype=torch.int32)[:, None, None]
-        + tap // width
-    )
-    columns = (
-        torch.arange(images.shape[3], device=device, dtype=torch.int32)[None, :, None] + tap % width
-    )
-    return torch.where(place < seen, pixels[:, rows, columns, place % maps], 0)
+    y, x = pixel // columns + tap // width, pixel % columns + tap % width
+    return torch.where(place < seen, functional.pad(images, around)[:, place % maps, y, x], 0)
 
 
 def flattened(weight: Tensor) -> Tensor:

@@ -174,19 +174,17 @@ def _for_masked(gradient: Tensor, weight: Tensor, below: Tensor) -> tuple[Tensor
 
 
 @torch.library.custom_op("sparsepath::winners", mutates_args=())
-def winners(gradient: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of a 2 x 2 max pool of a ReLU's output, stored as (N, H, W, C); its sums."""
-    count, height, width, maps = gradient.shape
-    pixels = count * height * width
-    found, sums = _for_winners(gradient, images)
+def winners(gradient: Tensor, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The gradient of a 2 x 2 max pool of a ReLU's output, rows of maps so wide; its sums."""
+    pixels, maps = gradient.shape
+    found, sums = _for_winners(gradient, rows, width)
     _winners[(len(sums) * triton.cdiv(maps, MAPS),)](
-        gradient, images, found, sums, pixels, width, maps, PIXELS, MAPS, num_warps=4
+        gradient, rows, found, sums, pixels, width // 2, maps, PIXELS, MAPS, num_warps=4
     )
     return found, sums
 
 
 @winners.register_fake
-def _for_winners(gradient: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-    count, height, width, maps = gradient.shape
-    tiles = -(-(count * height * width) // PIXELS)
-    return torch.empty_like(images), images.new_empty(tiles, maps, dtype=torch.float32)
+def _for_winners(gradient: Tensor, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    tiles = -(-gradient.shape[0] // PIXELS)
+    return torch.empty_like(rows), rows.new_empty(tiles, rows.shape[1], dtype=torch.float32)

@@ -40,6 +40,10 @@ class Arena:
         self._scale = (1 / (255 * self.data.std)).to(device)
         self._shift = (-self.data.mean / self.data.std).to(device)
         self.final = final
+        # One kernel on a GPU; elsewhere a whole epoch in float32 would take gigabytes for a moment.
+        compiled = device.type == "cuda"
+        self._crops = torch.compile(crops, dynamic=False) if compiled else crops
+        self._at_once = None if compiled else 10_000
         self.judged = self._ready(self.data.test if final else self.data.validation)
 
     def normalise(self, pixels: Tensor) -> Tensor:
@@ -50,9 +54,14 @@ class Arena:
         pixels = self.normalise(split.images.permute(0, 2, 3, 1))
         return pixels.permute(0, 3, 1, 2), split.labels
 
+    @property
+    def judges(self) -> str:
+        """What the images that judge are: test images in a final arena, else validation images."""
+        return "test" if self.final else "validation"
+
     def accuracies(self, model: nn.Module) -> dict[str, float]:
-        """The test accuracy of a final arena; else the validation accuracy, and nothing more."""
-        return {"test" if self.final else "validation": accuracy(model, self.judged)}
+        """The accuracy by the images that judge, and nothing more."""
+        return {self.judges: accuracy(model, self.judged)}
 
     def steps(self, batch: int) -> int:
         """Full batches in an epoch; what is left over waits for the next shuffle."""
@@ -73,16 +82,39 @@ class Arena:
             return torch.randint(high, (count,), generator=generator, device=self.device)
 
         order = torch.randperm(len(self.padded), generator=generator, device=self.device)[:count]
-        rows = draw(2 * self.pad + 1)[:, None] + torch.arange(self.size[0], device=self.device)
-        across = torch.arange(self.size[1], device=self.device).expand(count, -1)
-        if self.flip:
-            across = torch.where(draw(2)[:, None] == 1, self.size[1] - 1 - across, across)
-        columns = draw(2 * self.pad + 1)[:, None] + across
-        # In parts: a whole epoch in float32 would take gigabytes for a moment.
-        for part in torch.arange(count, device=self.device).split(10_000):
-            picked = self.padded[order[part, None, None], rows[part, :, None], columns[part, None]]
-            lane.images[part] = self.normalise(picked).to(lane.images.dtype)
+        top = draw(2 * self.pad + 1)
+        mirrored = draw(2) == 1 if self.flip else torch.zeros_like(top, dtype=torch.bool)
+        left = draw(2 * self.pad + 1)
+        for part in torch.arange(count, device=self.device).split(self._at_once or count):
+            lane.images[part] = self._crops(
+                self.padded,
+                *(drawn[part] for drawn in (order, top, left, mirrored)),
+                size=self.size,
+                scale=self._scale,
+                shift=self._shift,
+                dtype=lane.images.dtype,
+            )
         lane.labels.copy_(self.data.train.labels[order])
+
+
+def crops(
+    padded: Tensor,
+    order: Tensor,
+    top: Tensor,
+    left: Tensor,
+    mirrored: Tensor,
+    *,
+    size: tuple[int, int],
+    scale: Tensor,
+    shift: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """The images of this order, each cropped from its corner, perhaps mirrored, and normalised."""
+    rows = top[:, None] + torch.arange(size[0], device=top.device)
+    across = torch.arange(size[1], device=top.device)
+    columns = left[:, None] + torch.where(mirrored[:, None], across.flip(0), across)
+    picked = padded[order[:, None, None], rows[:, :, None], columns[:, None]]
+    return (picked * scale + shift).to(dtype)
 
 
 @torch.no_grad()

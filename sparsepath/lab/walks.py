@@ -160,7 +160,7 @@ class Walk:
                 "mu": point.mu,
                 "accuracy_W": point.accuracy_W,
                 "accuracy_F": point.accuracy_F,
-                **self.arena.accuracies(self.model),
+                self.arena.judges: point.accuracy,
                 "iterations": len(point.residuals),
                 "converged": point.converged,
                 "epochs": point.epochs,

@@ -242,11 +242,20 @@ def test_a_walk_may_be_taught_by_its_dense_network_with_dropout_of_its_own(
     assert {part.p for part in walk.model.modules() if isinstance(part, nn.Dropout)} == {0.125}
 
 
-def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> None:
-    arena = Arena(tiny_data(), CPU, pad=1, flip=True)
+def on_gpu() -> torch.device:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    "device", [lambda: CPU, pytest.param(on_gpu, marks=pytest.mark.gpu)], ids=["cpu", "cuda"]
+)
+def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path, device) -> None:
+    arena = Arena(tiny_data(), device(), pad=1, flip=True)
     walk = Walk(JOBS[0], arena, dense=dense, folder=dense)
     walk.fill()
-    sources = arena.normalise(arena.padded.float())
+    sources = arena.normalise(arena.padded.float()).to(walk.lane.images.dtype)
     for number in (0, 17, 255):
         image = walk.lane.images[number]
         found = [
@@ -255,7 +264,7 @@ def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path) -> No
             for top in range(3)
             for left in range(3)
             for crop in [sources[index, top : top + 8, left : left + 8]]
-            if torch.equal(crop, image) or torch.equal(crop.flip(1), image)
+            if any(torch.allclose(side, image, rtol=2**-8) for side in (crop, crop.flip(1)))
         ]
         assert found
         assert arena.data.train.labels[found[0]] == walk.lane.labels[number]

@@ -48,7 +48,7 @@ def trained(layers: Iterable[nn.Module], images: Tensor) -> Tensor:
             sides = weight.shape[2:]
             images = functional.conv2d(images, weight, padding=(sides[0] // 2, sides[1] // 2))
             place += 1
-            links = _links(layers[place:], images)
+            links = _links(layers[place:], images, started=True)
         else:
             place -= 1
         place += 2 * len(links)
@@ -58,8 +58,11 @@ def trained(layers: Iterable[nn.Module], images: Tensor) -> Tensor:
     return images
 
 
-def _links(layers: Sequence[nn.Module], images: Tensor) -> list[Link]:
-    """The links that a chain from here on has."""
+def _links(layers: Sequence[nn.Module], images: Tensor, *, started: bool = False) -> list[Link]:
+    """The links that a chain from here on has; patches are cut of its first maps alone.
+
+    Not where it is `started`: those maps then lack a bias and ReLU.
+    """
     found: list[Link] = []
     if (images.numel() // images.shape[1]) % ROWS:
         return found
@@ -68,8 +71,11 @@ def _links(layers: Sequence[nn.Module], images: Tensor) -> list[Link]:
             break
         weight, bias = layer.whole()
         outputs, inputs, height, width = weight.shape
-        small = height == width == 1 or (inputs < EIGHT and not found)
-        if not small or flattened(weight).shape[1] not in SIDES or outputs not in SIDES:
+        few = inputs < EIGHT and not found and not started
+        if not few and not height == width == 1:
+            break
+        depth = flattened(weight).shape[1] if few else inputs
+        if depth not in SIDES or outputs not in SIDES:
             break
         found.append((weight, bias))
     return found
@@ -79,8 +85,10 @@ def _halves(layers: Sequence[nn.Module], images: Tensor) -> bool:
     """Whether the next layer is a max pool that halves these maps, none left over."""
     if not layers or not isinstance(layers[0], nn.MaxPool2d):
         return False
-    usual = layers[0].kernel_size == layers[0].stride == 2 and layers[0].padding == 0
-    return usual and layers[0].dilation == 1 and not (images.shape[2] % 2 or images.shape[3] % 2)
+    pool = layers[0]
+    usual = pool.kernel_size == pool.stride == 2 and pool.padding == 0 and pool.dilation == 1
+    odd = images.shape[2] % 2 or images.shape[3] % 2
+    return usual and not odd and not pool.return_indices
 
 
 def chained(images: Tensor, start: Tensor | None, links: Sequence[Link], *, pool: bool) -> Tensor:
@@ -89,7 +97,8 @@ def chained(images: Tensor, start: Tensor | None, links: Sequence[Link], *, pool
     if links and links[0][0].shape[1] < EIGHT:
         seen = patches(images, links[0][0])
     count, height, width, depth = seen.shape
-    rows = seen.reshape(-1, depth)
+    # Of one image in another order of memory a view would do, which the kernels cannot read.
+    rows = seen.reshape(-1, depth).contiguous()
     parameters = [
         part.to(images.dtype) for weight, bias in links for part in (flattened(weight), bias)
     ]

@@ -4,7 +4,9 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import Reference, train_dense
+from sparsepath.lab.engine import ALIGNED, BATCH
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
@@ -121,6 +124,80 @@ def test_a_walk_that_diverges_is_set_aside_and_the_others_go_on(
         walk_paths([wild, JOBS[0]], arena, dense=dense, folder=tmp_path, until=math.inf)
     kept = json.loads((tmp_path / f"{JOBS[0].name}.json").read_text())
     assert len(kept["points"]) == 3
+
+
+def test_weights_that_the_last_step_of_an_epoch_broke_are_never_kept(
+    dense: Path, tmp_path: Path
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    before = walk._state.read_bytes()
+    for broken in (math.nan, 1e30):  # the square of which is not finite
+        walk.lane.W[-ALIGNED] = broken  # a bias, at which ADMM does not look
+        with pytest.raises(Diverged, match=r"weights are not finite at mu = .*is kept in .*state"):
+            walk.done(0.5)
+    assert walk._state.read_bytes() == before
+
+
+def test_a_walk_whose_one_step_breaks_its_weights_is_set_aside_too(
+    dense: Path, tmp_path: Path
+) -> None:
+    data = tiny_data()
+    few = replace(data, train=data.train.select(torch.arange(BATCH)))
+    wild = Job(START, "l0", replace(RECIPE, rate=1e30), variant="wild")
+    with pytest.raises(Diverged, match=r"digit-net-l0-wild: the loss is .* at mu = "):
+        walk_paths(
+            [wild, JOBS[0]],
+            Arena(few, CPU, flip=False),
+            dense=dense,
+            folder=tmp_path,
+            until=math.inf,
+        )
+    kept = json.loads((tmp_path / f"{JOBS[0].name}.json").read_text())
+    assert len(kept["points"]) == 3
+
+
+def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(RECIPE, last=1, schedule=Schedule(xi=1, nu=1))
+    jobs, arena = [Job(START, "l0", recipe)], Arena(tiny_data(), CPU, flip=False)
+    go_on = partial(walk_paths, jobs, arena, dense=dense, until=math.inf)
+
+    def kept(folder: Path) -> tuple[object, bytes, list[str]]:
+        record = json.loads((folder / "digit-net-l0.json").read_text())
+        weights = (folder / "digit-net-l0.safetensors").read_bytes()
+        names = sorted(path.name for path in folder.iterdir())
+        return {**record, "seconds": None}, weights, names
+
+    def killed_after(number: int, folder: Path) -> bool:
+        """Walk, killed once so many files are written; whether there are more."""
+        left = iter(range(number))
+
+        def dying(write: Callable[..., None]) -> Callable[..., None]:
+            def wrapped(*given: object, **named: object) -> None:
+                if next(left, None) is None:
+                    raise KeyboardInterrupt
+                write(*given, **named)
+
+            return wrapped
+
+        with monkeypatch.context() as patched:
+            for name in ("write_json", "write_tensors", "write_state"):
+                patched.setattr(walks, name, dying(getattr(walks, name)))
+            try:
+                assert go_on(folder=folder)
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    assert not killed_after(100, tmp_path / "unbroken")
+    number = 0
+    while killed_after(number, tmp_path / str(number)):
+        assert go_on(folder=tmp_path / str(number))
+        assert kept(tmp_path / str(number)) == kept(tmp_path / "unbroken"), number
+        number += 1
+    assert number == 9, "a state before and after each step and point, and two files a point"
 
 
 def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:

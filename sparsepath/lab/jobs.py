@@ -44,7 +44,8 @@ class Job:
 
     def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
         """Refuse a record of another job."""
-        check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena)
+        more = ("points", "mus", "seconds")
+        check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena, more=more)
         start = record.get("start", {}).get("name", self.start.name)
         if start != self.start.name:
             raise BadInput(

@@ -207,6 +207,32 @@ def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Path) -> None:
+    data = tiny_data()
+    few = replace(data, train=data.train.select(torch.arange(BATCH)))
+    wild = replace(START, recipe=DenseRecipe(1, 1e40))
+    with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch 1"):
+        train_dense([wild], Arena(few, CPU, flip=False), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_its_seed_decides_a_dense_reference_whatever_was_drawn_before(tmp_path: Path) -> None:
+    dropped = replace(START, recipe=DenseRecipe(2, 0.05, dropout=0.5))
+    weights = []
+    for number in (0, 1):
+        torch.manual_seed(number)
+        train_dense([dropped], Arena(tiny_data(), CPU, flip=False), tmp_path / str(number))
+        weights.append((tmp_path / str(number) / "digit-net.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_fewer_images_than_a_step_takes_are_refused(tmp_path: Path) -> None:
+    data = tiny_data()
+    few = replace(data, train=data.train.select(torch.arange(BATCH - 1)))
+    with pytest.raises(BadInput, match="'tiny' has 127 training images; a step takes 128"):
+        train_dense([START], Arena(few, CPU, flip=False), tmp_path)
+
+
 def test_dense_references_stop_when_time_is_over(tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     assert not train_dense([START], arena, tmp_path, until=time.monotonic() - 1)
@@ -354,12 +380,25 @@ def test_reproduce_names_what_it_knows_and_what_it_does_not_find(tmp_path: Path)
 def test_a_record_without_its_state_is_never_overwritten(dense: Path, tmp_path: Path) -> None:
     record = tmp_path / f"{JOBS[0].name}.json"
     known = {"recipe": RECIPE.plain(), "seed": 0, "data": "tiny", "training_images": 256}
-    record.write_text(json.dumps({**known, "points": []}))
+    known |= {"points": [], "mus": [], "seconds": 0.0}
+    record.write_text(json.dumps(known))
     with pytest.raises(BadInput, match="is of a path without its state"):
         walked(dense, tmp_path)
-    record.write_text(json.dumps({**known, "data": "other", "points": []}))
+    record.write_text(json.dumps({**known, "data": "other"}))
     with pytest.raises(BadInput, match="was made with data other, not with tiny"):
         walked(dense, tmp_path)
+
+
+def test_records_of_an_older_version_are_named_and_left(dense: Path, tmp_path: Path) -> None:
+    train = partial(train_dense, [START], Arena(tiny_data(), CPU, flip=False))
+    for name, work in ((JOBS[0].name, partial(walked, dense)), (START.name, train)):
+        record = tmp_path / f"{name}.json"
+        for content in ({}, {"recipe": {}, "seed": 0}, {"points": [], "data": "tiny", "seed": 0}):
+            record.write_text(json.dumps(content))
+            before = record.read_bytes()
+            with pytest.raises(BadInput, match=rf"{name}.json' does not say its .*training_images"):
+                work(tmp_path)
+            assert record.read_bytes() == before
 
 
 def test_a_dense_reference_of_another_recipe_is_refused(dense: Path) -> None:

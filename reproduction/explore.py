@@ -16,8 +16,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import Reference, train_dense
@@ -32,7 +30,7 @@ from sparsepath.lab.experiments import (
 )
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
-from sparsepath.lab.reproduce import FLIPPED
+from sparsepath.lab.reproduce import FLIPPED, device_named
 from sparsepath.lab.walks import walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
@@ -271,7 +269,7 @@ def answer(
     """Train every candidate as far as time allows, and print how it was judged."""
     loaded = load(data / f"{question.data}.npz", validation=held_out)
     arena = Arena(
-        replace(loaded, name=question.data), torch.device(device), flip=FLIPPED[question.data]
+        replace(loaded, name=question.data), device_named(device), flip=FLIPPED[question.data]
     )
     place = out / question.data / "exploration"
     starts = [*question.dense, *dict.fromkeys(job.start for job in question.walks)]

@@ -15,12 +15,15 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
+from sparsepath.lab.folders import locked
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.walks import walk_paths
 from sparsepath.storage import read_json, write_json
 
 FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}
 """Whether a mirrored image is one of its kind: an object is, a digit is not."""
+PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
+"""What official files call themselves."""
 EXPERIMENTS = (*FLIPPED, "comparisons", "t-test")
 COMPARED = ("cnn", "nin")
 FINETUNES = (40, 5)
@@ -40,21 +43,28 @@ class Lab:
         """A data set on the device, every image of the training set for training."""
         found = [place for place in (self.data / name, self.data / f"{name}.npz") if place.exists()]
         if not found:
+            remedy = f"fetch it with `sparsepath download {name} --to {self.data / name}`, or name "
+            if self.data.exists() and self.data.name in (name, f"{name}.npz"):
+                remedy = "name "
             raise BadInput(
-                f"There is neither {name!r} nor {name + '.npz'!r} in {str(self.data)!r}: fetch it "
-                f"with `sparsepath download {name} --to {self.data / name}`, or name its folder "
-                "with --data."
+                f"There is neither {name!r} nor {name + '.npz'!r} in {str(self.data)!r}: {remedy}"
+                "the folder around it with --data."
             )
-        data = replace(load(found[0]), name=name)
-        return Arena(data, self.device, flip=FLIPPED[name], final=True)
+        data = load(found[0])
+        if PUBLISHED.get(data.name, name) != name:
+            raise BadInput(f"{str(found[0])!r} holds {data.name}, not {name}: move it away.")
+        return Arena(replace(data, name=name), self.device, flip=FLIPPED[name], final=True)
 
     def walk(self, jobs: Sequence[Job], arena: Arena, part: str) -> bool:
         """The jobs from their dense references, which are trained first where they lack."""
         place = self.folder / arena.data.name
         starts = dict.fromkeys(job.start for job in jobs)
-        if not train_dense(starts, arena, place / "dense", until=self.until):
-            return False
-        return walk_paths(jobs, arena, dense=place / "dense", folder=place / part, until=self.until)
+        with locked(place / part):
+            if not train_dense(starts, arena, place / "dense", until=self.until):
+                return False
+            return walk_paths(
+                jobs, arena, dense=place / "dense", folder=place / part, until=self.until
+            )
 
 
 def reproduce(
@@ -75,9 +85,9 @@ def reproduce(
         raise BadInput(
             f"There is no experiment {what!r}; choose one of {', '.join(EXPERIMENTS)} or all."
         )
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"There is no GPU for device {device!r}; these experiments need one.")
-    lab = Lab(data, folder, torch.device(device), time.monotonic() + 60 * minutes)
+    if not minutes >= 0:  # NaN is no time either
+        raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
+    lab = Lab(data, folder, device_named(device), time.monotonic() + 60 * minutes)
     for name in EXPERIMENTS if what == "all" else [what]:
         if name in FLIPPED:
             done = lab.walk(paths(name, networks, penalties), lab.arena(name), "paper")
@@ -89,6 +99,26 @@ def reproduce(
         if not done:
             return False
     return True
+
+
+def device_named(name: str) -> torch.device:
+    """A GPU, made the current one, on which streams and graphs are; or the CPU, for tests."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise BadInput(f"There is no device {name!r}; choose a GPU, as cuda or cuda:1.") from error
+    if device.type == "cpu":
+        return device
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type != "cuda" or not count:
+        raise BadInput(
+            f"There is no GPU for device {name!r}; these experiments need one of NVIDIA's."
+        )
+    if device.index is not None:
+        if device.index >= count:
+            raise BadInput(f"There is no device {name!r}; the last is cuda:{count - 1}.")
+        torch.cuda.set_device(device)
+    return device
 
 
 def _compared(lab: Lab, network: str, finetune: int) -> bool:

@@ -377,6 +377,45 @@ def test_reproduce_names_what_it_knows_and_what_it_does_not_find(tmp_path: Path)
         reproduce("svhn", data=tmp_path, folder=tmp_path, device="cpu")
 
 
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [
+        ("gpu", "no device 'gpu'; choose a GPU"),
+        ("", "no device ''; choose a GPU"),
+        ("mps", "no GPU for device 'mps'"),
+        ("meta", "no GPU for device 'meta'"),
+        ("cuda:2", "no device 'cuda:2'; the last is cuda:1"),
+    ],
+)
+def test_reproduce_names_a_device_that_it_cannot_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, sentence: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(BadInput, match=sentence):
+        reproduce("cifar10", data=tmp_path, folder=tmp_path, device=device)
+
+
+def test_reproduce_makes_the_gpu_it_is_given_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams, graphs and kernels go to the current one, wherever the tensors are."""
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(BadInput, match="neither"):
+            reproduce("cifar10", data=tmp_path, folder=tmp_path, device=device)
+    assert chosen == [torch.device("cuda:1")]
+
+
+@pytest.mark.parametrize("minutes", [-1.0, math.nan])
+def test_reproduce_refuses_minutes_that_are_no_time(tmp_path: Path, minutes: float) -> None:
+    with pytest.raises(BadInput, match=f"minutes must be zero or more, not {minutes}"):
+        reproduce("cifar10", data=tmp_path, folder=tmp_path, device="cpu", minutes=minutes)
+
+
 def test_a_record_without_its_state_is_never_overwritten(dense: Path, tmp_path: Path) -> None:
     record = tmp_path / f"{JOBS[0].name}.json"
     known = {"recipe": RECIPE.plain(), "seed": 0, "data": "tiny", "training_images": 256}

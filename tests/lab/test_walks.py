@@ -26,6 +26,7 @@ from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.state import plain_residuals
 from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Walk, walk_paths
+from sparsepath.storage import read_tensors, write_tensors
 
 CPU = torch.device("cpu")
 RECIPE = PathRecipe(
@@ -102,6 +103,24 @@ def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None
     other = replace(JOBS[0], recipe=replace(RECIPE, rate=0.02))
     with pytest.raises(BadInput, match="was made with recipe"):
         Walk(other, arena, dense=dense, folder=tmp_path)
+
+
+def test_a_file_that_is_no_state_is_named_and_left(dense: Path, tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    tensors, header = read_tensors(walk._state)
+    known = json.loads(header["sparsepath"])
+    for about in (None, [], {}, {**known, "progress": {"index": 0, "residuals": [{"primal": 1}]}}):
+        header = {} if about is None else {"sparsepath": json.dumps(about)}
+        write_tensors(walk._state, tensors, header)
+        before = walk._state.read_bytes()
+        with pytest.raises(BadInput, match=r"state.safetensors' holds no state of a path"):
+            Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+        assert walk._state.read_bytes() == before
+    del known["record"]  # as of another command
+    write_tensors(walk._state, tensors, {"sparsepath": json.dumps(known)})
+    with pytest.raises(BadInput, match=r"state.safetensors' does not say its data"):
+        Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
 
 
 def test_a_nan_loss_stops_with_its_mu_and_keeps_the_state(dense: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Job:
     method: str
     recipe: PathRecipe
     seed: int = 0
-    """of the order of images, and of nothing else"""
+    """of the order of images and of dropout's masks, and of nothing else"""
     variant: str = ""
     keep_all: bool = False
     """whether the weights of every point are kept, and not of the last alone"""

@@ -3,8 +3,9 @@
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
 from sparsepath.lab.folders import locked
 from sparsepath.lab.jobs import Job
+from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import walk_paths
 from sparsepath.storage import read_json, write_json
 
@@ -126,8 +128,21 @@ def _compared(lab: Lab, network: str, finetune: int) -> bool:
     arena = lab.arena("cifar10")
     arms = comparisons(network, finetune=finetune)
     jobs = [job for arm in arms.values() for job in arm]
-    done = lab.walk(jobs, arena, "comparisons/walked")
-    gather(arms, lab.folder / arena.data.name, network=network, finetune=finetune)
+    place = lab.folder / arena.data.name
+    write_down = partial(gather, arms, place, network=network, finetune=finetune)
+    return _walk_and(write_down, lab, jobs, arena, "comparisons/walked")
+
+
+def _walk_and(
+    write_down: Callable[[], None], lab: Lab, jobs: Sequence[Job], arena: Arena, part: str
+) -> bool:
+    """Walk the jobs, and write down what is there, also where some of them diverged."""
+    try:
+        done = lab.walk(jobs, arena, part)
+    except Diverged:
+        write_down()
+        raise
+    write_down()
     return done
 
 
@@ -164,13 +179,16 @@ def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:
 
 
 def _t_test(lab: Lab) -> bool:
-    arena, part = lab.arena("cifar10"), "t-test/walked"
-    jobs = t_test()
-    done = lab.walk(jobs, arena, part)
-    place = lab.folder / arena.data.name
+    arena, jobs = lab.arena("cifar10"), t_test()
+    write_down = partial(gather_pairs, jobs, lab.folder / arena.data.name / "t-test")
+    return _walk_and(write_down, lab, jobs, arena, "t-test/walked")
+
+
+def gather_pairs(jobs: Iterable[Job], place: Path) -> None:
+    """Write one record of the pairs from one dense network, and one of those from several."""
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
     for job in jobs:
-        written = place / part / f"{job.name}.json"
+        written = place / "walked" / f"{job.name}.json"
         if written.exists():
             record = read_json(written)
             if len(record["points"]) == job.recipe.length:
@@ -183,8 +201,7 @@ def _t_test(lab: Lab) -> bool:
         rows = [_pair(pair) for (dense, _), pair in whole.items() if wanted(dense)]
         if len(rows) > 1:
             name = title.replace(" ", "-")
-            write_json(place / "t-test" / f"{name}.json", {"title": title, "pairs": rows})
-    return done
+            write_json(place / f"{name}.json", {"title": title, "pairs": rows})
 
 
 def _pair(records: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Walk:
                 )
             return None
         progress, about = read_state(self._state, self.admm)
-        kept: dict[str, Any] = about["record"]
+        kept: dict[str, Any] = about.get("record", {})
         self.job.check(kept, self._state, self.arena)
         if kept.setdefault("start", self.record["start"]) != self.record["start"]:
             raise BadInput(
@@ -262,6 +262,7 @@ def walk_paths(
                     walk.done(float(loss))
                 except Diverged as error:
                     lost.append(str(error))
+                    print(error, flush=True)  # time may be over before the others are through
                     walk.stage = None
         walks = [walk for walk in walks if walk.stage is not None]
     if lost:

@@ -12,7 +12,8 @@ from sparsepath import BadInput
 from sparsepath.lab import experiments, reproduce
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.folders import locked
-from sparsepath.lab.recipes import DENSE, DenseRecipe
+from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
+from sparsepath.lab.training import Diverged
 
 TINY = {"digit-net": DenseRecipe(2, 0.05)}
 
@@ -153,3 +154,27 @@ def test_the_data_set_itself_given_as_data_is_told_from_one_that_is_missing(fold
     lab = reproduce.Lab(folder / "cifar10.npz", folder, reproduce.torch.device("cpu"), 0.0)
     with pytest.raises(BadInput, match=r"in '.*cifar10.npz': name the folder around it"):
         lab.arena("cifar10")
+
+
+def test_what_is_there_is_written_down_though_some_walks_diverge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = experiments.arms
+
+    def wild(network: str, *, finetune: int) -> dict[str, tuple[str, PathRecipe]]:
+        found = usual(network, finetune=finetune)
+        method, recipe = found["ssl"]
+        return {**found, "ssl": (method, replace(recipe, peak=1e30))}
+
+    monkeypatch.setattr(experiments, "arms", wild)
+    with pytest.raises(Diverged, match="digit-net-ssl-2-0: the loss is"):
+        run("comparisons", folder)
+    record = json.loads((folder / "out/cifar10/comparisons/digit-net-2.json").read_text())
+    assert {"l0", "l1", "gradual"} <= set(record["arms"])
+    jobs = experiments.t_test("digit-net", pairs=2, networks=2)
+    jobs[-1] = replace(jobs[-1], recipe=replace(jobs[-1].recipe, rate=1e30))
+    monkeypatch.setattr(reproduce, "t_test", lambda: jobs)
+    with pytest.raises(Diverged, match="digit-net-fine-tuning-2-0: the loss is"):
+        run("t-test", folder)
+    one = json.loads((folder / "out/cifar10/t-test/one-dense-network.json").read_text())
+    assert len(one["pairs"]) == 2

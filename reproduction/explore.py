@@ -2,7 +2,7 @@
 
     python reproduction/explore.py QUESTION ... --data FOLDER --out FOLDER [--minutes M]
 
-5,000 training images are held out and judge; the test images are not read. Every candidate of a
+5,000 training images are held out and judge; nothing looks at the test images. Every candidate of a
 question trains side by side on one GPU; a call that is killed is continued by the same call. The
 records (JSON) that led to a choice lie in `<data>/exploration/`.
 """

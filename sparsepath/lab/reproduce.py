@@ -62,6 +62,8 @@ class Lab:
         place = self.folder / arena.data.name
         starts = dict.fromkeys(job.start for job in jobs)
         with locked(place / part):
+            for left_over in (place / part).glob(".*.part"):  # by a kill in the middle of a write
+                left_over.unlink()
             if not train_dense(starts, arena, place / "dense", until=self.until):
                 return False
             return walk_paths(

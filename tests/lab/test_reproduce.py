@@ -116,8 +116,12 @@ def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
 ) -> None:
     jobs = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
     monkeypatch.setattr(reproduce, "t_test", jobs)
-    assert run("t-test", folder)
     place = folder / "out/cifar10/t-test"
+    half = place / "walked" / ".digit-net-l0-0-0.json.abc.part"
+    half.parent.mkdir(parents=True)
+    half.write_text("half of a file, left by a kill")
+    assert run("t-test", folder)
+    assert not half.exists()
     one = json.loads((place / "one-dense-network.json").read_text())
     several = json.loads((place / "several-dense-networks.json").read_text())
     assert [pair["dense_seed"] for pair in one["pairs"]] == [0, 0]

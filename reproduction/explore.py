@@ -2,7 +2,7 @@
 
     python reproduction/explore.py QUESTION ... --data FOLDER --out FOLDER [--minutes M]
 
-5,000 training images are held out and judge; the test images are not read. Every candidate of a
+5,000 training images are held out and judge; nothing looks at the test images. Every candidate of a
 question trains side by side on one GPU; a call that is killed is continued by the same call. The
 records (JSON) that led to a choice lie in `<data>/exploration/`.
 """
@@ -15,8 +15,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
@@ -31,7 +29,7 @@ from sparsepath.lab.experiments import (
 )
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
-from sparsepath.lab.reproduce import FLIPPED
+from sparsepath.lab.reproduce import FLIPPED, device_named
 from sparsepath.lab.walks import walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
@@ -270,7 +268,7 @@ def answer(
     """Train every candidate as far as time allows, and print how it was judged."""
     loaded = load(data / f"{question.data}.npz", validation=held_out)
     arena = Arena(
-        replace(loaded, name=question.data), torch.device(device), flip=FLIPPED[question.data]
+        replace(loaded, name=question.data), device_named(device), flip=FLIPPED[question.data]
     )
     place = out / question.data / "exploration"
     starts = [*question.dense, *dict.fromkeys(job.start for job in question.walks)]

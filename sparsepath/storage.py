@@ -31,6 +31,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             os.fsync(file.fileno())
         neighbour.chmod(0o666 & ~_umask())
         neighbour.replace(path)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(
+            f"{str(path)!r} cannot be written ({reason}), and what was there is kept: make room or "
+            "choose another place."
+        ) from error
     finally:
         neighbour.unlink(missing_ok=True)
 

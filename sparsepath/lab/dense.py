@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,8 @@ def train_dense(
 ) -> bool:
     """Train the dense references that `folder` lacks, all side by side; False if time was over.
 
-    Each is written when its own cycle ends; one whose cycle is cut short starts again.
+    Each is written when its own cycle ends; one whose cycle is cut short starts again. Masks of
+    dropout come from one generator for all, which is started from their names and seeds.
     """
     lacking = []
     for reference in references:
@@ -65,13 +66,17 @@ def train_dense(
         for reference, lane in zip(lacking, lanes, strict=True):
             lane.rates.copy_(reference.recipe.rates(epoch, engine.steps))
             arena.fill(lane, drawn(arena, reference.network, reference.seed, epoch))
+        torch.manual_seed(seed_of(*((each.name, each.seed) for each in lacking), epoch))  # dropout
         for reference, lane, loss in zip(lacking, lanes, engine.epoch(), strict=True):
-            if not math.isfinite(float(loss)):
+            last = epoch + 1 == reference.recipe.epochs
+            # The last step may break the weights after a finite loss.
+            whole = not last or bool(lane.W.isfinite().all())
+            if not math.isfinite(float(loss)) or not whole:
                 raise BadInput(
                     f"The loss of the dense {reference.name} is no longer finite in epoch "
                     f"{epoch + 1}: lower its rate of {reference.recipe.rate:g}."
                 )
-            if epoch + 1 == reference.recipe.epochs:
+            if last:
                 _write(reference, lane, arena, folder, loss=float(loss), began=began)
     return True
 
@@ -119,6 +124,11 @@ def lane_of(
     distil: float = 0.0,
 ) -> Lane:
     """The lane on which a network trains with this arena's images."""
+    if not arena.steps(BATCH):
+        raise BadInput(
+            f"The data set {arena.data.name!r} has {len(arena.padded)} training images; a step "
+            f"takes {BATCH}."
+        )
     dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
     return Lane(
         model,
@@ -150,11 +160,18 @@ def check_same(
     recipe: DenseRecipe | PathRecipe,
     seed: int,
     arena: Arena,
+    more: Collection[str] = (),
 ) -> None:
-    """Refuse what other settings made, or another data set."""
-    wanted: dict[str, object] = {"seed": seed, **images_of(arena)}
-    if not recipe.made(kept["recipe"]):
-        wanted["recipe"] = recipe.plain()
+    """Refuse what other settings made, or another data set; or what lacks these and `more`."""
+    wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
+    missing = sorted({*wanted, *more} - kept.keys())
+    if missing:
+        raise BadInput(
+            f"{str(path)!r} does not say its {', '.join(missing)}: it is damaged or of an older "
+            "version; move it away, or choose another folder."
+        )
+    if recipe.made(kept["recipe"]):
+        del wanted["recipe"]
     for what, value in wanted.items():
         if kept[what] != value:
             raise BadInput(

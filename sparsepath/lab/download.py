@@ -50,7 +50,14 @@ def download(
 
 
 def _check(path: Path, source: Source, *, remedy: str) -> None:
-    if (found := md5_of(path)) != source.md5:
+    try:
+        found = md5_of(path)
+    except OSError as error:
+        raise BadInput(
+            f"{str(path)!r} cannot be read ({error.strerror}): move it away, or choose another "
+            "folder."
+        ) from error
+    if found != source.md5:
         raise BadInput(
             f"{str(path)!r} is not the published {source.name}: its MD5 is {found}, not "
             f"{source.md5}; {remedy}."
@@ -167,10 +174,12 @@ def _continue(source: Source, part: _Part, *, seen: Seen, timeout: float) -> boo
         if done and answer.status != 206:
             part.empty()  # the server knows no ranges and sends the whole
             done = 0
-        elif done and _start(answer.headers["Content-Range"]) != done:
+        start, total = _range(answer.headers["Content-Range"]) if done else (0, None)
+        if start != done:
             part.empty()
             return False
-        total = None if answer.length is None else done + answer.length
+        if total is None and answer.length is not None:
+            total = done + answer.length
         seen(source.name, done, total)
         while chunk := answer.read1(_CHUNK):  # what has come by now, so that a stall loses nothing
             part.write(chunk)
@@ -179,7 +188,9 @@ def _continue(source: Source, part: _Part, *, seen: Seen, timeout: float) -> boo
     return total is None or done == total
 
 
-def _start(content_range: str | None) -> int | None:
-    """Where the bytes of a partial answer begin."""
-    found = re.match(r"bytes (\d+)-", content_range or "")
-    return int(found[1]) if found else None
+def _range(content_range: str | None) -> tuple[int | None, int | None]:
+    """Where the bytes of a partial answer begin, and how many the file has: it may end before."""
+    found = re.match(r"bytes (\d+)-\d+/(\d+)?", content_range or "")
+    if not found:
+        return None, None
+    return int(found[1]), int(found[2]) if found[2] else None

@@ -220,8 +220,12 @@ class Engine:
         device = lanes[0].W.device
         captured = device.type == "cuda"
         self.bfloat16 = captured if bfloat16 is None else bfloat16
-        if captured and self.bfloat16 and not torch.cuda.is_bf16_supported():
-            raise BadInput("This GPU has no bfloat16: train with the plain loop instead.")
+        # Older GPUs emulate it, slower than float32.
+        if captured and self.bfloat16 and not torch.cuda.is_bf16_supported(False):
+            raise BadInput(
+                f"The GPU {str(device)!r} has no bfloat16: choose a newer one (Ampere or later), "
+                "or train with the plain loop."
+            )
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self._offsets = torch.arange(batch, device=device)
         self.steps = len(lanes[0].rates)

@@ -32,9 +32,8 @@ def settings_of(folder: Path) -> Settings:
 
 
 @contextmanager
-def claimed(folder: Path, settings: Settings) -> Iterator[None]:
-    """Make the folder this run's own while it works; refuse one that is another's."""
-    check_owner(folder, settings)
+def locked(folder: Path) -> Iterator[None]:
+    """A folder, made if it is missing, in which this process alone works meanwhile."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("a")
@@ -50,6 +49,14 @@ def claimed(folder: Path, settings: Settings) -> Iterator[None]:
             raise BadInput(
                 f"Another process works in {str(folder)!r}; wait for it or choose another folder."
             ) from error
+        yield
+
+
+@contextmanager
+def claimed(folder: Path, settings: Settings) -> Iterator[None]:
+    """Make the folder this run's own while it works; refuse one that is another's."""
+    check_owner(folder, settings)
+    with locked(folder):
         check_owner(folder, settings)
         for left_over in folder.rglob(".*.part"):
             left_over.unlink()

@@ -32,7 +32,7 @@ class Job:
     method: str
     recipe: PathRecipe
     seed: int = 0
-    """of the order of images, and of nothing else"""
+    """of the order of images and of dropout's masks, and of nothing else"""
     variant: str = ""
     keep_all: bool = False
     """whether the weights of every point are kept, and not of the last alone"""
@@ -44,7 +44,8 @@ class Job:
 
     def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
         """Refuse a record of another job."""
-        check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena)
+        more = ("points", "mus", "seconds")
+        check_same(record, path, recipe=self.recipe, seed=self.seed, arena=arena, more=more)
         start = record.get("start", {}).get("name", self.start.name)
         if start != self.start.name:
             raise BadInput(

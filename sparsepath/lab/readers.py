@@ -126,7 +126,7 @@ def _reading(path: Path, content: bytes | None = None) -> Iterator[None]:
     except FileNotFoundError as error:
         raise BadInput(f"{str(path)!r} is missing; the data set is not complete.") from error
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"  # in one line
         both = compared(path, path if content is None else content)
         raise BadInput(f"{str(path)!r} cannot be read ({reason}){both}; fetch it again.") from error
 

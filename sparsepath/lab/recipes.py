@@ -124,7 +124,7 @@ class PathRecipe:
     def made(self, kept: Mapping[str, Any]) -> bool:
         """Whether a kept record is of this recipe; a field it lacks had its default then."""
         usual = PathRecipe(self.rho, self.reach).plain()
-        schedule = {**usual["schedule"], **kept["schedule"]}
+        schedule = {**usual["schedule"], **kept.get("schedule", {})}
         return {**usual, **kept, "schedule": schedule} == self.plain()
 
 

@@ -3,8 +3,9 @@
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
+from sparsepath.lab.folders import locked
 from sparsepath.lab.jobs import Job
+from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import walk_paths
 from sparsepath.storage import read_json, write_json
 
 FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}
 """Whether a mirrored image is one of its kind: an object is, a digit is not."""
+PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
+"""What official files call themselves."""
 EXPERIMENTS = (*FLIPPED, "comparisons", "t-test")
 COMPARED = ("cnn", "nin")
 FINETUNES = (40, 5)
@@ -40,21 +45,30 @@ class Lab:
         """A data set on the device, every image of the training set for training."""
         found = [place for place in (self.data / name, self.data / f"{name}.npz") if place.exists()]
         if not found:
+            remedy = f"fetch it with `sparsepath download {name} --to {self.data / name}`, or name "
+            if self.data.exists() and self.data.name in (name, f"{name}.npz"):
+                remedy = "name "
             raise BadInput(
-                f"There is neither {name!r} nor {name + '.npz'!r} in {str(self.data)!r}: fetch it "
-                f"with `sparsepath download {name} --to {self.data / name}`, or name its folder "
-                "with --data."
+                f"There is neither {name!r} nor {name + '.npz'!r} in {str(self.data)!r}: {remedy}"
+                "the folder around it with --data."
             )
-        data = replace(load(found[0]), name=name)
-        return Arena(data, self.device, flip=FLIPPED[name], final=True)
+        data = load(found[0])
+        if PUBLISHED.get(data.name, name) != name:
+            raise BadInput(f"{str(found[0])!r} holds {data.name}, not {name}: move it away.")
+        return Arena(replace(data, name=name), self.device, flip=FLIPPED[name], final=True)
 
     def walk(self, jobs: Sequence[Job], arena: Arena, part: str) -> bool:
         """The jobs from their dense references, which are trained first where they lack."""
         place = self.folder / arena.data.name
         starts = dict.fromkeys(job.start for job in jobs)
-        if not train_dense(starts, arena, place / "dense", until=self.until):
-            return False
-        return walk_paths(jobs, arena, dense=place / "dense", folder=place / part, until=self.until)
+        with locked(place / part):
+            for left_over in (place / part).glob(".*.part"):  # by a kill in the middle of a write
+                left_over.unlink()
+            if not train_dense(starts, arena, place / "dense", until=self.until):
+                return False
+            return walk_paths(
+                jobs, arena, dense=place / "dense", folder=place / part, until=self.until
+            )
 
 
 def reproduce(
@@ -75,9 +89,9 @@ def reproduce(
         raise BadInput(
             f"There is no experiment {what!r}; choose one of {', '.join(EXPERIMENTS)} or all."
         )
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"There is no GPU for device {device!r}; these experiments need one.")
-    lab = Lab(data, folder, torch.device(device), time.monotonic() + 60 * minutes)
+    if not minutes >= 0:  # NaN is no time either
+        raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
+    lab = Lab(data, folder, device_named(device), time.monotonic() + 60 * minutes)
     for name in EXPERIMENTS if what == "all" else [what]:
         if name in FLIPPED:
             done = lab.walk(paths(name, networks, penalties), lab.arena(name), "paper")
@@ -91,13 +105,46 @@ def reproduce(
     return True
 
 
+def device_named(name: str) -> torch.device:
+    """A GPU, made the current one, on which streams and graphs are; or the CPU, for tests."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise BadInput(f"There is no device {name!r}; choose a GPU, as cuda or cuda:1.") from error
+    if device.type == "cpu":
+        return device
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type != "cuda" or not count:
+        raise BadInput(
+            f"There is no GPU for device {name!r}; these experiments need one of NVIDIA's."
+        )
+    if device.index is not None:
+        if device.index >= count:
+            raise BadInput(f"There is no device {name!r}; the last is cuda:{count - 1}.")
+        torch.cuda.set_device(device)
+    return device
+
+
 def _compared(lab: Lab, network: str, finetune: int) -> bool:
     """Walk every arm, and write down what is there of each."""
     arena = lab.arena("cifar10")
     arms = comparisons(network, finetune=finetune)
     jobs = [job for arm in arms.values() for job in arm]
-    done = lab.walk(jobs, arena, "comparisons/walked")
-    gather(arms, lab.folder / arena.data.name, network=network, finetune=finetune)
+    place = lab.folder / arena.data.name
+    write_down = partial(gather, arms, place, network=network, finetune=finetune)
+    return _walk_and(write_down, lab, jobs, arena, "comparisons/walked")
+
+
+def _walk_and(
+    write_down: Callable[[], None], lab: Lab, jobs: Sequence[Job], arena: Arena, part: str
+) -> bool:
+    """Walk the jobs, and write down what is there, also where some of them diverged."""
+    try:
+        done = lab.walk(jobs, arena, part)
+    except Diverged:
+        write_down()
+        raise
+    write_down()
     return done
 
 
@@ -134,13 +181,16 @@ def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:
 
 
 def _t_test(lab: Lab) -> bool:
-    arena, part = lab.arena("cifar10"), "t-test/walked"
-    jobs = t_test()
-    done = lab.walk(jobs, arena, part)
-    place = lab.folder / arena.data.name
+    arena, jobs = lab.arena("cifar10"), t_test()
+    write_down = partial(gather_pairs, jobs, lab.folder / arena.data.name / "t-test")
+    return _walk_and(write_down, lab, jobs, arena, "t-test/walked")
+
+
+def gather_pairs(jobs: Iterable[Job], place: Path) -> None:
+    """Write one record of the pairs from one dense network, and one of those from several."""
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
     for job in jobs:
-        written = place / part / f"{job.name}.json"
+        written = place / "walked" / f"{job.name}.json"
         if written.exists():
             record = read_json(written)
             if len(record["points"]) == job.recipe.length:
@@ -153,8 +203,7 @@ def _t_test(lab: Lab) -> bool:
         rows = [_pair(pair) for (dense, _), pair in whole.items() if wanted(dense)]
         if len(rows) > 1:
             name = title.replace(" ", "-")
-            write_json(place / "t-test" / f"{name}.json", {"title": title, "pairs": rows})
-    return done
+            write_json(place / f"{name}.json", {"title": title, "pairs": rows})
 
 
 def _pair(records: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsepath.admm import ADMM
+from sparsepath.errors import BadInput
 from sparsepath.lab.weights import load_weights, part, prefixed
 from sparsepath.path import Progress
 from sparsepath.residuals import Residuals
@@ -38,12 +39,18 @@ def plain_residuals(residuals: Sequence[Residuals]) -> list[dict[str, Any]]:
 def read_state(path: Path, admm: ADMM) -> tuple[Progress, dict[str, Any]]:
     """Put W, F and Gamma of such a file back into the model and its ADMM; the rest of it."""
     tensors, header = read_tensors(path)
-    about: dict[str, Any] = json.loads(header["sparsepath"])
+    try:
+        about: dict[str, Any] = json.loads(header["sparsepath"])
+        state, progress = about.pop("admm"), about.pop("progress")
+        residuals = tuple(
+            Residuals(**{**row, "guarded": tuple(row["guarded"])}) for row in progress["residuals"]
+        )
+        come = Progress(progress["index"], residuals)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"{str(path)!r} holds no state of a path that this version knows; move it away."
+        ) from error
     load_weights(admm.model, part(tensors, "W"), path)
     pair = {kind: part(tensors, kind) for kind in ("F", "Gamma")}
-    admm.load_state_dict({**about.pop("admm"), **pair})
-    progress = about.pop("progress")
-    residuals = tuple(
-        Residuals(**{**row, "guarded": tuple(row["guarded"])}) for row in progress["residuals"]
-    )
-    return Progress(progress["index"], residuals), about
+    admm.load_state_dict({**state, **pair})
+    return come, about

@@ -34,6 +34,7 @@ class Walk:
     def __init__(self, job: Job, arena: Arena, *, dense: Path, folder: Path) -> None:
         """Start from the dense reference, or from where an earlier call left off."""
         self.job, self.arena, self.folder = job, arena, folder
+        self._state = _state_of(job, folder)
         recipe = job.recipe
         dropout = job.start.recipe.dropout if recipe.dropout is None else recipe.dropout
         self.model = fresh(job.start.network, arena, seed=job.seed, dropout=dropout)
@@ -90,10 +91,6 @@ class Walk:
             self._keep(Progress())
         self._advance()
 
-    @property
-    def _state(self) -> Path:
-        return self.folder / f"{self.job.name}.state.safetensors"
-
     def _keep(self, progress: Progress) -> None:
         self.record["seconds"] = time.monotonic() - self._began
         write_state(self._state, self.admm, progress=progress, about={"record": self.record})
@@ -108,7 +105,7 @@ class Walk:
                 )
             return None
         progress, about = read_state(self._state, self.admm)
-        kept: dict[str, Any] = about["record"]
+        kept: dict[str, Any] = about.get("record", {})
         self.job.check(kept, self._state, self.arena)
         if kept.setdefault("start", self.record["start"]) != self.record["start"]:
             raise BadInput(
@@ -170,9 +167,10 @@ class Walk:
             }
         )
         self.record["seconds"] = time.monotonic() - self._began
-        write_json(self.folder / f"{self.job.name}.json", self.record)
         name = f"{self.job.name}-{point.index}" if self.job.keep_all else self.job.name
+        # Before the record: a path whose record has its last point is never taken up again.
         write_tensors(self.folder / f"{name}.safetensors", point.weights, {})
+        write_json(self.folder / f"{self.job.name}.json", self.record)
         print(
             f"{self.job.name} {point.index}: mu {point.mu:.3g}, W {point.accuracy_W:.4f}, "
             f"F {point.accuracy_F:.4f}, fine-tuned {point.accuracy:.4f}, zero blocks "
@@ -197,14 +195,21 @@ class Walk:
     def done(self, loss: float) -> None:
         """Count one epoch, and go on to the next stage after the last."""
         assert self.stage is not None
-        if not math.isfinite(loss):
+        # A last step may break the weights after a finite loss.
+        whole = math.isfinite(self.lane.W.square().sum(dtype=torch.float64))
+        if not math.isfinite(loss) or not whole:
+            broken = f"the loss is {loss}{'' if whole else ' and the weights are not finite'}"
             raise Diverged(
-                f"{self.job.name}: the loss is {loss} at mu = {self.stage.mu:g}; the state before "
-                f"this stage is kept in {str(self._state)!r}."
+                f"{self.job.name}: {broken} at mu = {self.stage.mu:g}; the state before this stage "
+                f"is kept in {str(self._state)!r}."
             )
         self.epoch += 1
         if self.epoch == self.stage.epochs:
             self._advance()
+
+
+def _state_of(job: Job, folder: Path) -> Path:
+    return folder / f"{job.name}.state.safetensors"
 
 
 def _finished(job: Job, arena: Arena, folder: Path) -> bool:
@@ -213,7 +218,10 @@ def _finished(job: Job, arena: Arena, folder: Path) -> bool:
         return False
     record = read_json(written)
     job.check(record, written, arena)
-    return len(record["points"]) == job.recipe.length
+    done = len(record["points"]) == job.recipe.length
+    if done:
+        _state_of(job, folder).unlink(missing_ok=True)  # left by a kill after the last point
+    return done
 
 
 def walk_paths(
@@ -254,6 +262,7 @@ def walk_paths(
                     walk.done(float(loss))
                 except Diverged as error:
                     lost.append(str(error))
+                    print(error, flush=True)  # time may be over before the others are through
                     walk.stage = None
         walks = [walk for walk in walks if walk.stage is not None]
     if lost:

@@ -1,6 +1,8 @@
 """Files are whole or absent; numbers are checked with a sentence."""
 
 import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -27,7 +29,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
         neighbour.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(BadInput, match=r"deep/file. cannot be written .disk full."):
         write_atomically(path, torn)
     assert path.read_text() == "old"
     assert os.listdir(path.parent) == ["file"]
@@ -116,3 +118,37 @@ def test_zero_is_taken_where_it_may_be() -> None:
     assert checked_count("n", 0, least=0) == 0
     with pytest.raises(BadInput, match="n must be a whole number of at least 1, not 0"):
         checked_count("n", 0)
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import torch
+from sparsepath.errors import BadInput
+from sparsepath.storage import write_json, write_tensors
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, [5000] * 2)
+folder = Path(sys.argv[1])
+for write in (
+    lambda: write_json(folder / "walk.json", {"figures": "1" * 9000}),
+    lambda: write_tensors(folder / "walk.safetensors", {"W": torch.zeros(9000)}, {}),
+):
+    try:
+        write()
+    except BadInput as error:
+        print(error)
+"""
+
+
+def test_a_disk_that_fills_is_a_sentence_and_keeps_what_was_there(tmp_path: Path) -> None:
+    names = ["walk.json", "walk.safetensors"]
+    for name in names:
+        (tmp_path / name).write_text("before")
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    for name, sentence in zip(names, said, strict=True):
+        assert f"{name}' cannot be written (" in sentence
+        assert "File too large" in sentence
+        assert (tmp_path / name).read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == names

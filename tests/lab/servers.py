@@ -17,6 +17,7 @@ class Serving:
         self.stalls = 0  # how many of the next answers stop halfway without an end
         self.status: list[int] = []  # with what the next answers fail
         self.shift = 0  # a wrong start of partial answers
+        self.most: int | None = None  # how many bytes a partial answer has, as it says itself
         self.asked: list[str | None] = []
         self.url = ""
         self.released = threading.Event()
@@ -40,8 +41,10 @@ def handler(serving: Serving) -> type[BaseHTTPRequestHandler]:
             body = serving.content[start + serving.shift * bool(start) :]
             self.send_response(206 if start else 200)
             if start:
-                first, last = start + serving.shift, len(serving.content) - 1
-                self.send_header("Content-Range", f"bytes {first}-{last}/{last + 1}")
+                body = body[: serving.most]
+                first, whole = start + serving.shift, len(serving.content)
+                last = first + len(body) - 1
+                self.send_header("Content-Range", f"bytes {first}-{last}/{whole}")
             if serving.length:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()

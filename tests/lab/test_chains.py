@@ -2,7 +2,9 @@
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -31,12 +33,22 @@ def winners(gradient: Tensor, rows: Tensor, width: int) -> tuple[Tensor, Tensor]
     return found, found.view(-1, 4, rows.shape[1]).sum(1)
 
 
+def in_rows(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel, once its tensors lie row by row: the GPU's reads no strides."""
+
+    def checked(*given: Any) -> Any:
+        assert all(part.is_contiguous() for part in given if isinstance(part, Tensor))
+        return kernel(*given)
+
+    return checked
+
+
 @pytest.fixture
 def chains(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module, which wants Triton, as a machine without a GPU can have it."""
     kernels = ModuleType("sparsepath.lab.models.triton_kernels")
     for made in (product_relu, masked_product, winners):
-        setattr(kernels, made.__name__, made)
+        setattr(kernels, made.__name__, in_rows(made))
     kernels.ROOMY = True
     kernels.ROWS, kernels.SIDES = 64, dict.fromkeys((32, 64, 96, 128, 160, 192))
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
@@ -107,3 +119,32 @@ def test_images_that_want_a_gradient_get_it(chains: ModuleType) -> None:
         channels = layers[0].in_channels
         images = torch.randn(4, channels, 8, 8, dtype=torch.double, requires_grad=True)
         check_same(chains, [layer.double() for layer in layers], images)
+
+
+@pytest.mark.parametrize("first", [8, 31])
+def test_maps_that_suit_no_link_are_none(chains: ModuleType, first: int) -> None:
+    """Patches cannot be cut of maps that lack their ReLU, nor can 31 maps be 32."""
+    relu = nn.ReLU()
+    for middle, size in ((3, 3), (7, 3), (31, 1)):
+        layers = [SameSize(first, middle, 3), relu, SameSize(middle, 32, size), relu]
+        images = torch.randn(4, first, 8, 8, dtype=torch.double, requires_grad=True)
+        check_same(chains, [layer.double() for layer in layers], images)
+    layers = [SameSize(first, 32, 1), relu, SameSize(32, 32, 1), relu]
+    check_same(chains, [layer.double() for layer in layers], images)
+
+
+@pytest.mark.parametrize("first", [32, 8])
+def test_one_image_in_any_order_of_memory_is_laid_out_in_rows(
+    chains: ModuleType, first: int
+) -> None:
+    layers = [SameSize(first, 64, 1 if first == 32 else 3), nn.ReLU(), SameSize(64, 64, 1)]
+    layers += [nn.ReLU(), nn.MaxPool2d(2)]
+    images = torch.randn(1, first, 8, 8, dtype=torch.double)
+    for stored in (images, images.to(memory_format=torch.channels_last)):
+        assert check_same(chains, [layer.double() for layer in layers], stored) == 1
+
+
+def test_a_pool_that_also_tells_places_is_left_alone(chains: ModuleType) -> None:
+    layers = [SameSize(32, 64, 1), nn.ReLU(), nn.MaxPool2d(2, return_indices=True)]
+    images = torch.randn(4, 32, 8, 8)
+    torch.testing.assert_close(chains.trained(layers, images), nn.Sequential(*layers)(images))

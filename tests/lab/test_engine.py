@@ -1,6 +1,7 @@
 """The engine against the loop anyone would write: the same losses, gradients and weights."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -321,3 +322,13 @@ def test_an_engine_without_lanes_and_a_lane_of_unknown_weights_are_refused() -> 
         Engine([])
     with pytest.raises(BadInput, match="no parameters"):
         Lane(DigitNet(), sparsified=["conv9.weight"], example=torch.zeros(1, 4, 4, 1), steps=1)
+
+
+def test_a_gpu_that_only_emulates_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def emulated(including_emulation: bool = True) -> bool:
+        return including_emulation  # as torch says of a V100
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", emulated)
+    lane = SimpleNamespace(W=SimpleNamespace(device=torch.device("cuda")))
+    with pytest.raises(BadInput, match="'cuda' has no bfloat16"):
+        Engine([lane])

@@ -1,15 +1,19 @@
 """The experiments from one call, on a network and images so small that a CPU walks them all."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sparsepath import BadInput
 from sparsepath.lab import experiments, reproduce
 from sparsepath.lab.dense import train_dense
-from sparsepath.lab.recipes import DENSE, DenseRecipe
+from sparsepath.lab.folders import locked
+from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
+from sparsepath.lab.training import Diverged
 
 TINY = {"digit-net": DenseRecipe(2, 0.05)}
 
@@ -112,8 +116,12 @@ def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
 ) -> None:
     jobs = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
     monkeypatch.setattr(reproduce, "t_test", jobs)
-    assert run("t-test", folder)
     place = folder / "out/cifar10/t-test"
+    half = place / "walked" / ".digit-net-l0-0-0.json.abc.part"
+    half.parent.mkdir(parents=True)
+    half.write_text("half of a file, left by a kill")
+    assert run("t-test", folder)
+    assert not half.exists()
     one = json.loads((place / "one-dense-network.json").read_text())
     several = json.loads((place / "several-dense-networks.json").read_text())
     assert [pair["dense_seed"] for pair in one["pairs"]] == [0, 0]
@@ -123,3 +131,54 @@ def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
         record = json.loads((place / f"walked/digit-net-{kind}-0-1.json").read_text())
         assert record["seed"] == 1
         assert sum(point["epochs"] for point in record["points"]) == 48
+
+
+def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused_before_any_training(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "train_dense", lambda *given, **named: pytest.fail("trained"))
+    used = folder / "out/cifar10/comparisons/walked"
+    with locked(used), pytest.raises(BadInput, match=r"Another process works in .*walked"):
+        run("comparisons", folder)
+    (folder / "out/cifar10/t-test").write_text("")
+    with pytest.raises(BadInput, match="cannot be written"):
+        run("t-test", folder)
+
+
+def test_another_data_set_in_its_place_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = reproduce.load
+    monkeypatch.setattr(reproduce, "load", lambda source: replace(usual(source), name="cifar-100"))
+    with pytest.raises(BadInput, match=r"cifar10.npz' holds cifar-100, not cifar10"):
+        run("t-test", folder, minutes=0.0)
+
+
+def test_the_data_set_itself_given_as_data_is_told_from_one_that_is_missing(folder: Path) -> None:
+    lab = reproduce.Lab(folder / "cifar10.npz", folder, reproduce.torch.device("cpu"), 0.0)
+    with pytest.raises(BadInput, match=r"in '.*cifar10.npz': name the folder around it"):
+        lab.arena("cifar10")
+
+
+def test_what_is_there_is_written_down_though_some_walks_diverge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = experiments.arms
+
+    def wild(network: str, *, finetune: int) -> dict[str, tuple[str, PathRecipe]]:
+        found = usual(network, finetune=finetune)
+        method, recipe = found["ssl"]
+        return {**found, "ssl": (method, replace(recipe, peak=1e30))}
+
+    monkeypatch.setattr(experiments, "arms", wild)
+    with pytest.raises(Diverged, match="digit-net-ssl-2-0: the loss is"):
+        run("comparisons", folder)
+    record = json.loads((folder / "out/cifar10/comparisons/digit-net-2.json").read_text())
+    assert {"l0", "l1", "gradual"} <= set(record["arms"])
+    jobs = experiments.t_test("digit-net", pairs=2, networks=2)
+    jobs[-1] = replace(jobs[-1], recipe=replace(jobs[-1].recipe, rate=1e30))
+    monkeypatch.setattr(reproduce, "t_test", lambda: jobs)
+    with pytest.raises(Diverged, match="digit-net-fine-tuning-2-0: the loss is"):
+        run("t-test", folder)
+    one = json.loads((folder / "out/cifar10/t-test/one-dense-network.json").read_text())
+    assert len(one["pairs"]) == 2

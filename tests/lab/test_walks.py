@@ -4,7 +4,9 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,14 @@ from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import Reference, train_dense
+from sparsepath.lab.engine import ALIGNED, BATCH
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.state import plain_residuals
 from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Walk, walk_paths
+from sparsepath.storage import read_tensors, write_tensors
 
 CPU = torch.device("cpu")
 RECIPE = PathRecipe(
@@ -101,6 +105,24 @@ def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None
         Walk(other, arena, dense=dense, folder=tmp_path)
 
 
+def test_a_file_that_is_no_state_is_named_and_left(dense: Path, tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    tensors, header = read_tensors(walk._state)
+    known = json.loads(header["sparsepath"])
+    for about in (None, [], {}, {**known, "progress": {"index": 0, "residuals": [{"primal": 1}]}}):
+        header = {} if about is None else {"sparsepath": json.dumps(about)}
+        write_tensors(walk._state, tensors, header)
+        before = walk._state.read_bytes()
+        with pytest.raises(BadInput, match=r"state.safetensors' holds no state of a path"):
+            Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+        assert walk._state.read_bytes() == before
+    del known["record"]  # as of another command
+    write_tensors(walk._state, tensors, {"sparsepath": json.dumps(known)})
+    with pytest.raises(BadInput, match=r"state.safetensors' does not say its data"):
+        Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+
+
 def test_a_nan_loss_stops_with_its_mu_and_keeps_the_state(dense: Path, tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
@@ -123,11 +145,111 @@ def test_a_walk_that_diverges_is_set_aside_and_the_others_go_on(
     assert len(kept["points"]) == 3
 
 
+def test_weights_that_the_last_step_of_an_epoch_broke_are_never_kept(
+    dense: Path, tmp_path: Path
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    before = walk._state.read_bytes()
+    for broken in (math.nan, 1e30):  # the square of which is not finite
+        walk.lane.W[-ALIGNED] = broken  # a bias, at which ADMM does not look
+        with pytest.raises(Diverged, match=r"weights are not finite at mu = .*is kept in .*state"):
+            walk.done(0.5)
+    assert walk._state.read_bytes() == before
+
+
+def test_a_walk_whose_one_step_breaks_its_weights_is_set_aside_too(
+    dense: Path, tmp_path: Path
+) -> None:
+    data = tiny_data()
+    few = replace(data, train=data.train.select(torch.arange(BATCH)))
+    wild = Job(START, "l0", replace(RECIPE, rate=1e30), variant="wild")
+    with pytest.raises(Diverged, match=r"digit-net-l0-wild: the loss is .* at mu = "):
+        walk_paths(
+            [wild, JOBS[0]],
+            Arena(few, CPU, flip=False),
+            dense=dense,
+            folder=tmp_path,
+            until=math.inf,
+        )
+    kept = json.loads((tmp_path / f"{JOBS[0].name}.json").read_text())
+    assert len(kept["points"]) == 3
+
+
+def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(RECIPE, last=1, schedule=Schedule(xi=1, nu=1))
+    jobs, arena = [Job(START, "l0", recipe)], Arena(tiny_data(), CPU, flip=False)
+    go_on = partial(walk_paths, jobs, arena, dense=dense, until=math.inf)
+
+    def kept(folder: Path) -> tuple[object, bytes, list[str]]:
+        record = json.loads((folder / "digit-net-l0.json").read_text())
+        weights = (folder / "digit-net-l0.safetensors").read_bytes()
+        names = sorted(path.name for path in folder.iterdir())
+        return {**record, "seconds": None}, weights, names
+
+    def killed_after(number: int, folder: Path) -> bool:
+        """Walk, killed once so many files are written; whether there are more."""
+        left = iter(range(number))
+
+        def dying(write: Callable[..., None]) -> Callable[..., None]:
+            def wrapped(*given: object, **named: object) -> None:
+                if next(left, None) is None:
+                    raise KeyboardInterrupt
+                write(*given, **named)
+
+            return wrapped
+
+        with monkeypatch.context() as patched:
+            for name in ("write_json", "write_tensors", "write_state"):
+                patched.setattr(walks, name, dying(getattr(walks, name)))
+            try:
+                assert go_on(folder=folder)
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    assert not killed_after(100, tmp_path / "unbroken")
+    number = 0
+    while killed_after(number, tmp_path / str(number)):
+        assert go_on(folder=tmp_path / str(number))
+        assert kept(tmp_path / str(number)) == kept(tmp_path / "unbroken"), number
+        number += 1
+    assert number == 9, "a state before and after each step and point, and two files a point"
+
+
 def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
     wild = replace(START, recipe=DenseRecipe(3, 1e30))
     with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch"):
         train_dense([wild], Arena(tiny_data(), CPU, flip=False), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Path) -> None:
+    data = tiny_data()
+    few = replace(data, train=data.train.select(torch.arange(BATCH)))
+    wild = replace(START, recipe=DenseRecipe(1, 1e40))
+    with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch 1"):
+        train_dense([wild], Arena(few, CPU, flip=False), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_its_seed_decides_a_dense_reference_whatever_was_drawn_before(tmp_path: Path) -> None:
+    dropped = replace(START, recipe=DenseRecipe(2, 0.05, dropout=0.5))
+    weights = []
+    for number in (0, 1):
+        torch.manual_seed(number)
+        train_dense([dropped], Arena(tiny_data(), CPU, flip=False), tmp_path / str(number))
+        weights.append((tmp_path / str(number) / "digit-net.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_fewer_images_than_a_step_takes_are_refused(tmp_path: Path) -> None:
+    data = tiny_data()
+    few = replace(data, train=data.train.select(torch.arange(BATCH - 1)))
+    with pytest.raises(BadInput, match="'tiny' has 127 training images; a step takes 128"):
+        train_dense([START], Arena(few, CPU, flip=False), tmp_path)
 
 
 def test_dense_references_stop_when_time_is_over(tmp_path: Path) -> None:
@@ -283,15 +405,67 @@ def test_reproduce_names_what_it_knows_and_what_it_does_not_find(tmp_path: Path)
         reproduce("svhn", data=tmp_path, folder=tmp_path, device="cpu")
 
 
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [
+        ("gpu", "no device 'gpu'; choose a GPU"),
+        ("", "no device ''; choose a GPU"),
+        ("mps", "no GPU for device 'mps'"),
+        ("meta", "no GPU for device 'meta'"),
+        ("cuda:2", "no device 'cuda:2'; the last is cuda:1"),
+    ],
+)
+def test_reproduce_names_a_device_that_it_cannot_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, sentence: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(BadInput, match=sentence):
+        reproduce("cifar10", data=tmp_path, folder=tmp_path, device=device)
+
+
+def test_reproduce_makes_the_gpu_it_is_given_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams, graphs and kernels go to the current one, wherever the tensors are."""
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(BadInput, match="neither"):
+            reproduce("cifar10", data=tmp_path, folder=tmp_path, device=device)
+    assert chosen == [torch.device("cuda:1")]
+
+
+@pytest.mark.parametrize("minutes", [-1.0, math.nan])
+def test_reproduce_refuses_minutes_that_are_no_time(tmp_path: Path, minutes: float) -> None:
+    with pytest.raises(BadInput, match=f"minutes must be zero or more, not {minutes}"):
+        reproduce("cifar10", data=tmp_path, folder=tmp_path, device="cpu", minutes=minutes)
+
+
 def test_a_record_without_its_state_is_never_overwritten(dense: Path, tmp_path: Path) -> None:
     record = tmp_path / f"{JOBS[0].name}.json"
     known = {"recipe": RECIPE.plain(), "seed": 0, "data": "tiny", "training_images": 256}
-    record.write_text(json.dumps({**known, "points": []}))
+    known |= {"points": [], "mus": [], "seconds": 0.0}
+    record.write_text(json.dumps(known))
     with pytest.raises(BadInput, match="is of a path without its state"):
         walked(dense, tmp_path)
-    record.write_text(json.dumps({**known, "data": "other", "points": []}))
+    record.write_text(json.dumps({**known, "data": "other"}))
     with pytest.raises(BadInput, match="was made with data other, not with tiny"):
         walked(dense, tmp_path)
+
+
+def test_records_of_an_older_version_are_named_and_left(dense: Path, tmp_path: Path) -> None:
+    train = partial(train_dense, [START], Arena(tiny_data(), CPU, flip=False))
+    for name, work in ((JOBS[0].name, partial(walked, dense)), (START.name, train)):
+        record = tmp_path / f"{name}.json"
+        for content in ({}, {"recipe": {}, "seed": 0}, {"points": [], "data": "tiny", "seed": 0}):
+            record.write_text(json.dumps(content))
+            before = record.read_bytes()
+            with pytest.raises(BadInput, match=rf"{name}.json' does not say its .*training_images"):
+                work(tmp_path)
+            assert record.read_bytes() == before
 
 
 def test_a_dense_reference_of_another_recipe_is_refused(dense: Path) -> None:

@@ -42,7 +42,7 @@ def trained(layers: Iterable[nn.Module], images: Tensor) -> Tensor:
             height, width = weight.shape[2:]
             images = functional.conv2d(images, weight, padding=(height // 2, width // 2))
             rest = rest[2:]
-            links = _links(rest, images)
+            links = _links(rest, images, started=True)
         rest = rest[2 * len(links) :]
         pool = _halves(rest, images)
         images = chained(images, start, links, pool=pool)
@@ -50,8 +50,11 @@ def trained(layers: Iterable[nn.Module], images: Tensor) -> Tensor:
     return images
 
 
-def _links(layers: Sequence[nn.Module], images: Tensor) -> list[Link]:
-    """The links that a chain from here on has."""
+def _links(layers: Sequence[nn.Module], images: Tensor, *, started: bool = False) -> list[Link]:
+    """The links that a chain from here on has; patches are cut of its first maps alone.
+
+    Not where it is `started`: those maps then lack a bias and ReLU.
+    """
     found: list[Link] = []
     if (images.numel() // images.shape[1]) % ROWS:
         return found
@@ -60,8 +63,11 @@ def _links(layers: Sequence[nn.Module], images: Tensor) -> list[Link]:
             break
         weight, bias = layer.whole()
         outputs, inputs, height, width = weight.shape
-        small = height == width == 1 or (inputs < EIGHT and not found)
-        if not small or flattened(weight).shape[1] not in SIDES or outputs not in SIDES:
+        few = inputs < EIGHT and not found and not started
+        if not few and not height == width == 1:
+            break
+        depth = flattened(weight).shape[1] if few else inputs
+        if depth not in SIDES or outputs not in SIDES:
             break
         found.append((weight, bias))
     return found
@@ -93,8 +99,8 @@ def chained(images: Tensor, start: Tensor | None, links: Sequence[Link], *, pool
 # A compiler that sees four axes and convolutions takes the second for the maps, and lays (N, H, W,
 # C) out anew to have them innermost. So there are rows, or maps whose memory is in that order.
 def as_rows(images: Tensor) -> Tensor:
-    """The maps (N, C, H, W) with those of a pixel in one row."""
-    return images.flatten(2).transpose(1, 2).flatten(0, 1)
+    """The maps (N, C, H, W) with those of a pixel in one row, and rows in the order of memory."""
+    return images.flatten(2).transpose(1, 2).flatten(0, 1).contiguous()
 
 
 def as_maps(rows: Tensor, count: int, width: int) -> Tensor:
@@ -129,7 +135,7 @@ class Chain(torch.autograd.Function):
         links = len(ctx.saved_tensors) // 2
         weights, outputs = ctx.saved_tensors[:links], ctx.saved_tensors[links:]
         if ctx.pooled is None:
-            gradient = torch.where(outputs[-1] > 0, gradient, 0)
+            gradient = torch.where(outputs[-1] > 0, gradient.contiguous(), 0)
             sums = gradient.sum(0, dtype=torch.float32)
         else:
             gradient, parts = winners(gradient.contiguous(), outputs[-1], ctx.pooled)

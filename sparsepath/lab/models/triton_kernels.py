@@ -23,7 +23,8 @@ PIXELS, MAPS = 32, 32
 """What one program of the pool makes."""
 _ROOM = "shared_memory_per_block_optin"  # which torch's own stubs do not know
 ROOMY = (
-    torch.cuda.is_available() and getattr(torch.cuda.get_device_properties(0), _ROOM) >= 220 * 1024
+    torch.cuda.is_available()
+    and getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), _ROOM) >= 220 * 1024
 )
 """Whether a program can keep a weight of 192 x 192 and three tiles: on Hopper and later."""
 

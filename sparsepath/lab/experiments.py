@@ -198,9 +198,9 @@ def best(network: str, *, finetune: int = 40) -> PathRecipe:
 def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe]]:
     """Each way to a sparse network: its method and recipe; all have as many points and epochs.
 
-    Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual; where
-    most come before a short one, as in ADMM and SSL, also as many as these. What shrinks kernels,
-    l1 and SSL, does so without weight decay; all fine-tunes have it.
+    Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual. Where
+    that is short it is also asked to prune late, as ADMM and SSL do. What shrinks kernels, l1 and
+    SSL, does so without weight decay; all fine-tunes have it.
     """
     l0 = best(network, finetune=finetune)
     before, keep = ITERATIONS * EPOCHS, KEEP[network]
@@ -209,15 +209,15 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
     long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
     late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
     lasso = tuple(LASSO[share] for share in keep)
+    shortly = {"gradual-late": ("magnitude", replace(counting, schedule=late))}
     found = {
         "l0": ("l0", l0),
         "l1": ("l1", replace(l0, rho=L1_RHO, span=L1_SPAN[network], **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
+        **(shortly if finetune < before else {}),
         "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),
         "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
     }
-    if finetune < before:
-        found["gradual-late"] = ("magnitude", replace(counting, schedule=late))
     for share in ONE_SHOT:
         # As many epochs as the paths have spent when they come to this share.
         whole = replace(long, finetune=(keep.index(share) + 1) * (before + finetune))

@@ -90,6 +90,11 @@ def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder:
     ]
 
 
+def test_magnitude_prunes_late_where_the_fine_tune_is_short() -> None:
+    assert "gradual-late" in experiments.arms("nin", finetune=5)
+    assert "gradual-late" not in experiments.arms("nin", finetune=40)
+
+
 def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: Path) -> None:
     from sparsepath.lab.walks import Walk
 

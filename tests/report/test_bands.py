@@ -64,7 +64,7 @@ def walks(jobs):
 
 
 def test_peers_are_series_of_their_own_beside_l0_and_l1():
-    runs = walks([job for arm in comparisons("cnn", seeds=3).values() for job in arm])
+    runs = walks([job for arm in comparisons("cnn", seeds=3, finetune=5).values() for job in arm])
     groups = grouped(runs)
     assert labels(runs, groups) == [
         "l0, 3 runs",

@@ -52,33 +52,45 @@ def train_dense(
             check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
         else:
             lacking.append(reference)
-    if not lacking:
-        return True
     began = time.monotonic()
-    lanes = [
-        lane_of(fresh(each.network, arena, seed=each.seed, dropout=each.recipe.dropout), arena)
+    training = [
+        (
+            each,
+            lane_of(fresh(each.network, arena, seed=each.seed, dropout=each.recipe.dropout), arena),
+        )
         for each in lacking
     ]
-    engine = Engine(lanes)
-    for epoch in range(max(reference.recipe.epochs for reference in lacking)):
-        if time.monotonic() > until:
-            return False
-        for reference, lane in zip(lacking, lanes, strict=True):
-            lane.rates.copy_(reference.recipe.rates(epoch, engine.steps))
-            arena.fill(lane, drawn(arena, reference.network, reference.seed, epoch))
-        torch.manual_seed(seed_of(*((each.name, each.seed) for each in lacking), epoch))  # dropout
-        for reference, lane, loss in zip(lacking, lanes, engine.epoch(), strict=True):
-            last = epoch + 1 == reference.recipe.epochs
-            # The last step may break the weights after a finite loss.
-            whole = not last or bool(lane.W.isfinite().all())
-            if not math.isfinite(float(loss)) or not whole:
-                raise BadInput(
-                    f"The loss of the dense {reference.name} is no longer finite in epoch "
-                    f"{epoch + 1}: lower its rate of {reference.recipe.rate:g}."
-                )
-            if last:
-                _write(reference, lane, arena, folder, loss=float(loss), began=began)
+    epoch = 0
+    while training:
+        # Those whose cycle is over make room: the others are captured anew without them.
+        engine = Engine([lane for _, lane in training])
+        while epoch < min(reference.recipe.epochs for reference, _ in training):
+            if time.monotonic() > until:
+                return False
+            for reference, lane in training:
+                lane.rates.copy_(reference.recipe.rates(epoch, engine.steps))
+                arena.fill(lane, drawn(arena, reference.network, reference.seed, epoch))
+            names = [(reference.name, reference.seed) for reference, _ in training]
+            torch.manual_seed(seed_of(*names, epoch))  # of dropout's masks
+            losses = [float(loss) for loss in engine.epoch()]
+            epoch += 1
+            for (reference, lane), loss in zip(training, losses, strict=True):
+                _check_finite(reference, lane, loss, epoch)
+        for (reference, lane), loss in zip(training, losses, strict=True):
+            if epoch == reference.recipe.epochs:
+                _write(reference, lane, arena, folder, loss=loss, began=began)
+        training = [(each, lane) for each, lane in training if epoch < each.recipe.epochs]
     return True
+
+
+def _check_finite(reference: Reference, lane: Lane, loss: float, epoch: int) -> None:
+    """Refuse a network that is none any more; a last step may break it after a finite loss."""
+    last = epoch == reference.recipe.epochs
+    if not math.isfinite(loss) or (last and not lane.W.isfinite().all()):
+        raise BadInput(
+            f"The loss of the dense {reference.name} is no longer finite in epoch {epoch}: lower "
+            f"its rate of {reference.recipe.rate:g}."
+        )
 
 
 def _write(

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sparsepath import BadInput, Residuals, Schedule
+from sparsepath.lab import dense as dense_networks
 from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
@@ -54,6 +55,28 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dense")
     train_dense([START], Arena(tiny_data(), CPU, flip=False), folder)
     return folder
+
+
+def test_dense_networks_make_room_when_their_cycle_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    short = Reference("digit-net", DenseRecipe(2, 0.05), seed=1)
+    long = Reference("digit-net", DenseRecipe(4, 0.05), seed=2)
+    for number, each in enumerate((short, long)):
+        train_dense([each], arena, tmp_path / str(number))
+    lanes = []
+    usual = dense_networks.Engine
+    monkeypatch.setattr(
+        dense_networks, "Engine", lambda given: (lanes.append(len(given)), usual(given))[1]
+    )
+    assert train_dense([short, long], arena, tmp_path / "both")
+    assert lanes == [2, 1]
+    for number, each in enumerate((short, long)):
+        name = f"{each.name}.safetensors"
+        alone = load_file(tmp_path / str(number) / name)
+        for key, weight in load_file(tmp_path / "both" / name).items():
+            assert torch.equal(weight, alone[key])
 
 
 def walked(dense: Path, folder: Path, *, until: float = math.inf) -> bool:

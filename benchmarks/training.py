@@ -17,8 +17,9 @@ import torch
 from sparsepath import ADMM, L0
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
-from sparsepath.lab.engine import Engine, Lane
+from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
+from sparsepath.lab.lane import Lane
 from sparsepath.lab.models import NETWORKS, Network
 from sparsepath.storage import write_json
 

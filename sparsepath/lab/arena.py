@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.lab.data import Data, Split
-from sparsepath.lab.engine import Lane
+from sparsepath.lab.lane import Lane
 
 
 class Arena:
@@ -85,7 +85,8 @@ class Arena:
         top = draw(2 * self.pad + 1)
         mirrored = draw(2) == 1 if self.flip else torch.zeros_like(top, dtype=torch.bool)
         left = draw(2 * self.pad + 1)
-        for part in torch.arange(count, device=self.device).split(self._at_once or count):
+        step = self._at_once or count
+        for part in (slice(first, first + step) for first in range(0, count, step)):
             lane.images[part] = self._crops(
                 self.padded,
                 *(drawn[part] for drawn in (order, top, left, mirrored)),

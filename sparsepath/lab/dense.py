@@ -12,8 +12,9 @@ import torch
 from sparsepath.blocks import Blocks
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.engine import BATCH, Engine, Lane
+from sparsepath.lab.engine import BATCH, Engine
 from sparsepath.lab.folders import circumstances
+from sparsepath.lab.lane import Lane
 from sparsepath.lab.models import Network, build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.training import seed_of

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from sparsepath import ADMM, L0, BadInput
-from sparsepath.lab.engine import Engine, Lane, loss_of
+from sparsepath.lab.engine import Engine, loss_of
+from sparsepath.lab.lane import Lane
 from sparsepath.lab.models import CNN, DigitNet, Network, build
 
 STEPS, BATCH = 20, 8

@@ -20,8 +20,9 @@ from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import Reference, train_dense
-from sparsepath.lab.engine import ALIGNED, BATCH
+from sparsepath.lab.engine import BATCH
 from sparsepath.lab.jobs import Job
+from sparsepath.lab.lane import ALIGNED
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
 from sparsepath.lab.state import plain_residuals

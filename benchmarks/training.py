@@ -47,7 +47,7 @@ def lanes(name: str, count: int, arena: Arena, *, admm: bool) -> list[Lane]:
         chosen = [f"{layer}.weight" for layer in model.sparsified] if admm else []
         example = arena.example(128, torch.bfloat16)
         built.append(Lane(model, sparsified=chosen, example=example, steps=STEPS))
-        arena.fill(built[-1], torch.Generator(arena.device).manual_seed(seed))
+        arena.fill(built[-1], torch.Generator(arena.device).manual_seed(seed), shift=4)
         built[-1].rates.fill_(1e-3)
     return built
 
@@ -59,7 +59,7 @@ def between_epochs(name: str, arena: Arena, repeats: int) -> dict[str, dict[str,
     admm = ADMM(lane.model, L0(), rho=0.1, mu=1e-4, layers=lane.model.sparsified)
     generator = torch.Generator(arena.device).manual_seed(0)
     return {
-        "images of an epoch": timed(lambda: arena.fill(lane, generator), repeats),
+        "images of an epoch": timed(lambda: arena.fill(lane, generator, shift=4), repeats),
         "sparsity and dual step": timed(admm.step, repeats),
     }
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
-from sparsepath.lab.dense import Reference, train_dense
+from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import (
     NETWORKS,
     arms,
@@ -30,13 +30,14 @@ from sparsepath.lab.experiments import (
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED, device_named
+from sparsepath.lab.starts import Reference
 from sparsepath.lab.walks import walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 
 HELD_OUT = 5000
 DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.25)
-USUAL_DECAY = 5e-4
+USUAL_DECAY, USUAL_SHIFT = 5e-4, 4
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def dense(data: str, network: str, *recipes: DenseRecipe) -> Question:
 def named(recipe: DenseRecipe) -> str:
     """What tells a recipe from the other candidates."""
     dropout = "" if recipe.dropout is None else f"dropout{recipe.dropout:g}-"
-    return f"{dropout}rate{recipe.rate:g}-epochs{recipe.epochs}"
+    shift = "" if recipe.shift == USUAL_SHIFT else f"shift{recipe.shift}-"
+    return f"{dropout}{shift}rate{recipe.rate:g}-epochs{recipe.epochs}"
 
 
 def usual(data: str) -> Question:
@@ -237,7 +239,17 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     "svhn-low-rank-nin": lambda: dense(
         "svhn",
         "low-rank-nin",
-        *(DenseRecipe(100, rate, dropout=drop) for rate, drop in product((0.05, 0.1), (0.1, 0.3))),
+        *(DenseRecipe(100, 0.1, dropout=drop) for drop in (0.1, 0.2, 0.3, 0.5)),
+        DenseRecipe(100, 0.05, dropout=0.3),
+        DenseRecipe(100, 0.1, dropout=0.1, shift=0),
+        *(DenseRecipe(100, 0.1, dropout=drop, shift=2) for drop in (0.1, 0.3, 0.5)),
+        DenseRecipe(100, 0.2, dropout=0.3, shift=2),
+    ),
+    "svhn-low-rank-nin-longer": lambda: dense(
+        "svhn",
+        "low-rank-nin",
+        *(DenseRecipe(epochs, 0.1, dropout=0.3, shift=2) for epochs in (150, 250)),
+        DenseRecipe(250, 0.1, dropout=0.2, shift=2),
     ),
 }
 

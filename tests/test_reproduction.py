@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from sparsepath import deploy
-from sparsepath.lab.dense import Reference
 from sparsepath.lab.experiments import NETWORKS, comparisons, paths
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED
+from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json, write_json
 

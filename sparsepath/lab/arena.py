@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from sparsepath.errors import BadInput
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.lane import Lane
 
@@ -23,6 +24,7 @@ class Arena:
     ) -> None:
         """Keep the training images padded, with their pixels in rows (N, H, W, C).
 
+        No epoch can shift its images by more than `pad` pixels.
         A `final` arena trains on the validation images too, every choice being frozen, and judges
         by the test images, by which nothing is chosen; any other judges by the validation images.
         """
@@ -74,17 +76,22 @@ class Arena:
         )
 
     @torch.no_grad()
-    def fill(self, lane: Lane, generator: torch.Generator) -> None:
-        """A fresh epoch for one lane: a new order, and a new crop and side for every image."""
+    def fill(self, lane: Lane, generator: torch.Generator, *, shift: int) -> None:
+        """A fresh epoch for one lane: a new order, and a new crop and side for every image.
+
+        An image is shifted by up to so many pixels each way.
+        """
+        if not 0 <= shift <= self.pad:
+            raise BadInput(f"shift is a number of pixels from 0 to {self.pad}, not {shift!r}.")
         count = len(lane.labels)
 
         def draw(high: int) -> Tensor:
             return torch.randint(high, (count,), generator=generator, device=self.device)
 
         order = torch.randperm(len(self.padded), generator=generator, device=self.device)[:count]
-        top = draw(2 * self.pad + 1)
+        top = draw(2 * shift + 1) + (self.pad - shift)
         mirrored = draw(2) == 1 if self.flip else torch.zeros_like(top, dtype=torch.bool)
-        left = draw(2 * self.pad + 1)
+        left = draw(2 * shift + 1) + (self.pad - shift)
         step = self._at_once or count
         for part in (slice(first, first + step) for first in range(0, count, step)):
             lane.images[part] = self._crops(

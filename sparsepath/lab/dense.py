@@ -1,40 +1,118 @@
-"""Dense references on the engine, several side by side, and what any work on it starts from."""
+"""Dense references on the engine, several side by side; each resumes in the midst of its cycle."""
 
+import json
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sparsepath.blocks import Blocks
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.engine import BATCH, Engine
-from sparsepath.lab.folders import circumstances
-from sparsepath.lab.lane import Lane
-from sparsepath.lab.models import Network, build
-from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.engine import Engine
+from sparsepath.lab.folders import circumstances, locked, sweep
+from sparsepath.lab.starts import Reference, check_same, drawn, fresh, images_of, lane_of
 from sparsepath.lab.training import seed_of
-from sparsepath.storage import read_json, write_json, write_tensors
+from sparsepath.lab.weights import load_weights, part, prefixed
+from sparsepath.storage import read_json, read_tensors, write_json, write_tensors
+
+KEPT_EVERY = 20.0
+"""Seconds of training that a kill may cost."""
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A dense network to start from: how it is trained, and by which seed."""
+class Cycle:
+    """One reference on its lane, in the middle of its cycle, and what is kept of it on disk."""
 
-    network: str
-    recipe: DenseRecipe
-    seed: int = 0
-    variant: str = ""
+    def __init__(self, reference: Reference, arena: Arena, folder: Path) -> None:
+        """Start from fresh weights, or from where an earlier call left off."""
+        self.reference, self.arena, self.folder = reference, arena, folder
+        dropout = reference.recipe.dropout
+        self.model = fresh(reference.network, arena, seed=reference.seed, dropout=dropout)
+        self.lane = lane_of(self.model, arena)
+        self.record: dict[str, Any] = {
+            "network": reference.network,
+            **images_of(arena),
+            "recipe": reference.recipe.plain(),
+            "seed": reference.seed,
+            **circumstances(arena.device),
+        }
+        self.epoch = 0
+        self._state = folder / f"{reference.name}.state.safetensors"
+        gone = self._resume() if self._state.exists() else 0.0
+        self._began = time.monotonic() - gone
+
+    def _resume(self) -> float:
+        """Take up what is kept; the seconds that it took."""
+        tensors, header = read_tensors(self._state)
+        try:
+            kept = json.loads(header["sparsepath"])
+            self.epoch, gone = int(kept["epoch"]), float(kept["seconds"])
+            momentum = tensors["momentum"].view_as(self.lane.momentum)
+            record = dict(kept["record"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise BadInput(
+                f"{str(self._state)!r} holds no training that this version knows; move it away."
+            ) from error
+        reference = self.reference
+        check_same(
+            record, self._state, recipe=reference.recipe, seed=reference.seed, arena=self.arena
+        )
+        load_weights(self.model, part(tensors, "W"), self._state)
+        self.lane.momentum.copy_(momentum)
+        return gone
+
+    def keep(self) -> None:
+        """Write down all that a later call needs to go on, if there is anything yet."""
+        if not self.epoch:
+            return
+        about = {"epoch": self.epoch, "seconds": self.seconds, "record": self.record}
+        tensors = {**prefixed("W", self.model.state_dict()), "momentum": self.lane.momentum}
+        write_tensors(self._state, tensors, {"sparsepath": json.dumps(about)})
 
     @property
-    def name(self) -> str:
-        """What its files are called."""
-        seed = str(self.seed) if self.seed else ""
-        return "-".join(part for part in (self.network, self.variant, seed) if part)
+    def seconds(self) -> float:
+        """How long it has trained, the others beside it."""
+        return time.monotonic() - self._began
+
+    @property
+    def over(self) -> bool:
+        """Whether the last epoch of the cycle is done."""
+        return self.epoch == self.reference.recipe.epochs
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What decides this epoch."""
+        return (self.reference.name, self.reference.seed, self.epoch)
+
+    def fill(self) -> None:
+        """Fill the lane with a fresh epoch, which the network's name and seed alone decide."""
+        recipe, lane = self.reference.recipe, self.lane
+        lane.rates.copy_(recipe.rates(self.epoch, len(lane.rates)))
+        key = (self.reference.network, self.reference.seed, self.epoch)
+        self.arena.fill(lane, drawn(self.arena, *key), shift=recipe.shift)
+
+    def done(self, loss: float) -> None:
+        """Count one epoch, and write the network down after the last."""
+        self.epoch += 1
+        # A last step may break the weights after a finite loss.
+        if not math.isfinite(loss) or not self.lane.W.isfinite().all():
+            raise BadInput(
+                f"The loss of the dense {self.reference.name} is no longer finite in epoch "
+                f"{self.epoch}: lower its rate of {self.reference.recipe.rate:g}."
+            )
+        if self.over:
+            self._write(loss)
+
+    def _write(self, loss: float) -> None:
+        accuracies = self.arena.accuracies(self.model)
+        figures = {"loss": loss, **accuracies, "seconds_side_by_side": self.seconds}
+        name = self.reference.name
+        write_tensors(self.folder / f"{name}.safetensors", self.model.state_dict(), {})
+        write_json(self.folder / f"{name}.json", {**self.record, **figures})
+        self._state.unlink(missing_ok=True)
+        print(f"dense {name}: {accuracies}", flush=True)
 
 
 def train_dense(
@@ -42,8 +120,8 @@ def train_dense(
 ) -> bool:
     """Train the dense references that `folder` lacks, all side by side; False if time was over.
 
-    Each is written when its own cycle ends; one whose cycle is cut short starts again. Masks of
-    dropout come from one generator for all, which is started from their names and seeds.
+    What a call leaves unfinished the next goes on with. Masks of dropout come from one generator
+    for all, which their names, seeds and epochs decide.
     """
     lacking = []
     for reference in references:
@@ -53,141 +131,30 @@ def train_dense(
             check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
         else:
             lacking.append(reference)
-    began = time.monotonic()
-    training = [
-        (
-            each,
-            lane_of(fresh(each.network, arena, seed=each.seed, dropout=each.recipe.dropout), arena),
-        )
-        for each in lacking
-    ]
-    epoch = 0
-    while training:
+    if not lacking:
+        return True
+    with locked(folder):
+        sweep(folder)
+        return _train([Cycle(each, arena, folder) for each in lacking], until)
+
+
+def _train(cycles: Sequence[Cycle], until: float) -> bool:
+    kept = time.monotonic()
+    while cycles:
         # Those whose cycle is over make room: the others are captured anew without them.
-        engine = Engine([lane for _, lane in training])
-        while epoch < min(reference.recipe.epochs for reference, _ in training):
-            if time.monotonic() > until:
+        engine = Engine([cycle.lane for cycle in cycles])
+        while not any(cycle.over for cycle in cycles):
+            over = time.monotonic() > until
+            if over or time.monotonic() > kept + KEPT_EVERY:
+                for cycle in cycles:
+                    cycle.keep()
+                kept = time.monotonic()
+            if over:
                 return False
-            for reference, lane in training:
-                lane.rates.copy_(reference.recipe.rates(epoch, engine.steps))
-                arena.fill(lane, drawn(arena, reference.network, reference.seed, epoch))
-            names = [(reference.name, reference.seed) for reference, _ in training]
-            torch.manual_seed(seed_of(*names, epoch))  # of dropout's masks
-            losses = [float(loss) for loss in engine.epoch()]
-            epoch += 1
-            for (reference, lane), loss in zip(training, losses, strict=True):
-                _check_finite(reference, lane, loss, epoch)
-        for (reference, lane), loss in zip(training, losses, strict=True):
-            if epoch == reference.recipe.epochs:
-                _write(reference, lane, arena, folder, loss=loss, began=began)
-        training = [(each, lane) for each, lane in training if epoch < each.recipe.epochs]
+            for cycle in cycles:
+                cycle.fill()
+            torch.manual_seed(seed_of(*(cycle.key for cycle in cycles)))  # of dropout's masks
+            for cycle, loss in zip(cycles, engine.epoch(), strict=True):
+                cycle.done(float(loss))
+        cycles = [cycle for cycle in cycles if not cycle.over]
     return True
-
-
-def _check_finite(reference: Reference, lane: Lane, loss: float, epoch: int) -> None:
-    """Refuse a network that is none any more; a last step may break it after a finite loss."""
-    last = epoch == reference.recipe.epochs
-    if not math.isfinite(loss) or (last and not lane.W.isfinite().all()):
-        raise BadInput(
-            f"The loss of the dense {reference.name} is no longer finite in epoch {epoch}: lower "
-            f"its rate of {reference.recipe.rate:g}."
-        )
-
-
-def _write(
-    reference: Reference, lane: Lane, arena: Arena, folder: Path, *, loss: float, began: float
-) -> None:
-    accuracies = arena.accuracies(lane.model)
-    figures: dict[str, Any] = {
-        "network": reference.network,
-        **images_of(arena),
-        "recipe": reference.recipe.plain(),
-        "seed": reference.seed,
-        "loss": loss,
-        **accuracies,
-        "seconds_side_by_side": time.monotonic() - began,
-        **circumstances(arena.device),
-    }
-    write_tensors(folder / f"{reference.name}.safetensors", lane.model.state_dict(), {})
-    write_json(folder / f"{reference.name}.json", figures)
-    print(f"dense {reference.name}: {accuracies}", flush=True)
-
-
-def fresh(name: str, arena: Arena, *, seed: int, dropout: float | None = None) -> Network:
-    """A network with weights drawn by the seed, ready to train."""
-    with torch.random.fork_rng(devices=[]):  # the others' dropout goes on undisturbed
-        torch.manual_seed(seed)
-        model = build(
-            name,
-            classes=arena.data.classes,
-            image_shape=arena.data.image_shape,
-            dropout=dropout,
-        )
-    return model.to(arena.device).train()
-
-
-def lane_of(
-    model: Network,
-    arena: Arena,
-    *,
-    decay: float = 5e-4,
-    beta: float = 0.9,
-    lasso: Mapping[str, Blocks] | None = None,
-    teacher: Network | None = None,
-    distil: float = 0.0,
-) -> Lane:
-    """The lane on which a network trains with this arena's images."""
-    if not arena.steps(BATCH):
-        raise BadInput(
-            f"The data set {arena.data.name!r} has {len(arena.padded)} training images; a step "
-            f"takes {BATCH}."
-        )
-    dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
-    return Lane(
-        model,
-        sparsified=[f"{layer}.weight" for layer in model.sparsified],
-        example=arena.example(BATCH, dtype),
-        steps=arena.steps(BATCH),
-        decay=decay,
-        beta=beta,
-        lasso=lasso,
-        teacher=teacher,
-        distil=distil,
-    )
-
-
-def drawn(arena: Arena, *key: object) -> torch.Generator:
-    """A generator that the key alone decides."""
-    return torch.Generator(arena.device).manual_seed(seed_of(*key))
-
-
-def images_of(arena: Arena) -> dict[str, Any]:
-    """What a record says of its images."""
-    return {"data": arena.data.name, "training_images": len(arena.padded)}
-
-
-def check_same(
-    kept: Mapping[str, Any],
-    path: Path,
-    *,
-    recipe: DenseRecipe | PathRecipe,
-    seed: int,
-    arena: Arena,
-    more: Collection[str] = (),
-) -> None:
-    """Refuse what other settings made, or another data set; or what lacks these and `more`."""
-    wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
-    missing = sorted({*wanted, *more} - kept.keys())
-    if missing:
-        raise BadInput(
-            f"{str(path)!r} does not say its {', '.join(missing)}: it is damaged or of an older "
-            "version; move it away, or choose another folder."
-        )
-    if recipe.made(kept["recipe"]):
-        del wanted["recipe"]
-    for what, value in wanted.items():
-        if kept[what] != value:
-            raise BadInput(
-                f"{str(path)!r} was made with {what} {kept[what]}, not with {value}: "
-                f"choose another folder."
-            )

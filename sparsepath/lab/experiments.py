@@ -6,9 +6,9 @@ from itertools import product
 from typing import Any
 
 from sparsepath.errors import BadInput
-from sparsepath.lab.dense import Reference
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
+from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
 
 NETWORKS = ("nin", "low-rank-nin", "cnn", "low-rank-cnn")
@@ -18,7 +18,8 @@ EARLY = Reference("cnn", DenseRecipe(epochs=10, rate=0.05), variant="early")
 
 
 DENSE_ON: Mapping[tuple[str, str], DenseRecipe] = {
-    ("cifar100", "low-rank-cnn"): replace(DENSE["low-rank-cnn"], dropout=0.05)
+    ("cifar100", "low-rank-cnn"): replace(DENSE["low-rank-cnn"], dropout=0.05),
+    ("svhn", "low-rank-nin"): replace(DENSE["low-rank-nin"], dropout=0.3, shift=2),
 }
 """Where a data set wants another recipe than is usual for the network."""
 
@@ -45,9 +46,12 @@ PAPER_ON: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
     ("cifar100", "nin", "l1"): {"momentum": 0.0, "rho": 0.005},
     ("cifar100", "low-rank-nin", "l0"): {"momentum": 0.0, "rho": 0.3},
     ("cifar100", "low-rank-nin", "l1"): {"momentum": 0.0, "rho": 0.004},
+    ("svhn", "nin", "l1"): {"momentum": 0.0, "rho": 0.005},
+    ("svhn", "low-rank-nin", "l0"): {"momentum": 0.0, "rho": 0.3},
+    ("svhn", "low-rank-nin", "l1"): {"momentum": 0.0, "rho": 0.004},
 }
-"""Where a data set wants other settings: of 500 images a class the NINs learn too much by heart
-along the path, less so by SGD without momentum. It moves a tenth as far, so l1's rho is higher."""
+"""Where a data set wants other settings: there the NINs learn too much by heart along the path,
+less so by SGD without momentum. It moves a tenth as far, so l1's rho is higher."""
 
 
 def paper(network: str, penalty: str, *, data: str = "cifar10") -> PathRecipe:
@@ -83,6 +87,8 @@ SHORT_SPAN: Mapping[tuple[str, str], tuple[float, float]] = {
 SHORT_ON: Mapping[tuple[str, str, str], tuple[float, float]] = {
     ("cifar100", "nin", "l1"): (0.40, 2.5),
     ("cifar100", "low-rank-nin", "l1"): (0.40, 2.5),
+    ("svhn", "nin", "l1"): (0.40, 2.5),
+    ("svhn", "low-rank-nin", "l1"): (0.40, 2.5),
     ("cifar10", "cnn", "l0"): (0.35, 1.9),
     ("cifar100", "cnn", "l0"): (0.35, 2.15),
     ("svhn", "cnn", "l0"): (0.35, 2.15),

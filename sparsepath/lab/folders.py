@@ -52,14 +52,19 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def sweep(folder: Path) -> None:
+    """Delete what kills in the middle of a write left in a folder that is locked."""
+    for left_over in folder.rglob(".*.part"):
+        left_over.unlink()
+
+
 @contextmanager
 def claimed(folder: Path, settings: Settings) -> Iterator[None]:
     """Make the folder this run's own while it works; refuse one that is another's."""
     check_owner(folder, settings)
     with locked(folder):
         check_owner(folder, settings)
-        for left_over in folder.rglob(".*.part"):
-            left_over.unlink()
+        sweep(folder)
         if not (folder / SETTINGS).exists():
             write_text(folder / SETTINGS, toml(settings))
         yield

@@ -8,8 +8,8 @@ from typing import Any
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.dense import Reference, check_same
 from sparsepath.lab.recipes import PathRecipe
+from sparsepath.lab.starts import Reference, check_same
 from sparsepath.penalties import Penalty
 from sparsepath.projections import TopK
 

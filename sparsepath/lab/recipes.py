@@ -24,6 +24,8 @@ class DenseRecipe:
     rise: float = 0.25
     dropout: float | None = None
     """None for what is usual with the network"""
+    shift: int = 4
+    """by how many pixels at most training images are shifted each way"""
 
     def rates(self, epoch: int, steps: int) -> Tensor:
         """The rate of every step of one epoch; zero once the cycle is over."""
@@ -45,7 +47,7 @@ DENSE: Mapping[str, DenseRecipe] = {
     "cnn": DenseRecipe(epochs=60, rate=0.05),
     "low-rank-cnn": DenseRecipe(epochs=60, rate=0.05),
 }
-"""All with batch 128, momentum 0.9, decay 5e-4, pad-and-crop by 4, and flips but for digits."""
+"""All with batch 128, momentum 0.9, decay 5e-4, and flips but for digits."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class PathRecipe:
     finetune_decay: float | None = None
     """None for the same decay in the fine-tune"""
     dropout: float | None = None
+    """None for that of the dense network"""
+    shift: int | None = None
     """None for that of the dense network"""
     distil: float = 0.0
     """the share of the loss that asks for the answers of the dense network, not for the labels"""

@@ -16,7 +16,7 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
-from sparsepath.lab.folders import locked
+from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import walk_paths
@@ -62,8 +62,7 @@ class Lab:
         place = self.folder / arena.data.name
         starts = dict.fromkeys(job.start for job in jobs)
         with locked(place / part):
-            for left_over in (place / part).glob(".*.part"):  # by a kill in the middle of a write
-                left_over.unlink()
+            sweep(place / part)
             if not train_dense(starts, arena, place / "dense", until=self.until):
                 return False
             return walk_paths(

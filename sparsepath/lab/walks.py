@@ -15,11 +15,11 @@ from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.dense import drawn, fresh, images_of, lane_of
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.jobs import METHODS, Job
 from sparsepath.lab.recipes import median_norm
+from sparsepath.lab.starts import drawn, fresh, images_of, lane_of
 from sparsepath.lab.state import plain_residuals, read_state, write_state
 from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_checkpoint
@@ -190,7 +190,9 @@ class Walk:
         assert self.stage is not None
         rates = self.job.recipe.rates(self.stage, self.epoch, len(self.lane.rates))
         self.lane.rates.copy_(rates)
-        self.arena.fill(self.lane, drawn(self.arena, *self.key))
+        start, own = self.job.start.recipe.shift, self.job.recipe.shift
+        shift = start if own is None else own
+        self.arena.fill(self.lane, drawn(self.arena, *self.key), shift=shift)
 
     def done(self, loss: float) -> None:
         """Count one epoch, and go on to the next stage after the last."""

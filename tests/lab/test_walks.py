@@ -19,16 +19,19 @@ from sparsepath.lab import dense as dense_networks
 from sparsepath.lab import walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
-from sparsepath.lab.dense import Reference, train_dense
-from sparsepath.lab.engine import BATCH
+from sparsepath.lab.dense import train_dense
+from sparsepath.lab.engine import BATCH, Engine
+from sparsepath.lab.folders import locked
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.lane import ALIGNED
+from sparsepath.lab.models import build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
+from sparsepath.lab.starts import Reference, lane_of
 from sparsepath.lab.state import plain_residuals
 from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Walk, walk_paths
-from sparsepath.storage import read_tensors, write_tensors
+from sparsepath.storage import read_json, read_tensors, write_tensors
 
 CPU = torch.device("cpu")
 RECIPE = PathRecipe(
@@ -247,7 +250,7 @@ def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
     wild = replace(START, recipe=DenseRecipe(3, 1e30))
     with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch"):
         train_dense([wild], Arena(tiny_data(), CPU, flip=False), tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("digit-net*"))
 
 
 def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Path) -> None:
@@ -256,7 +259,7 @@ def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Pat
     wild = replace(START, recipe=DenseRecipe(1, 1e40))
     with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch 1"):
         train_dense([wild], Arena(few, CPU, flip=False), tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("digit-net*"))
 
 
 def test_its_seed_decides_a_dense_reference_whatever_was_drawn_before(tmp_path: Path) -> None:
@@ -279,7 +282,108 @@ def test_fewer_images_than_a_step_takes_are_refused(tmp_path: Path) -> None:
 def test_dense_references_stop_when_time_is_over(tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     assert not train_dense([START], arena, tmp_path, until=time.monotonic() - 1)
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("digit-net*"))
+
+
+DROPPED = [
+    Reference("digit-net", DenseRecipe(4, 0.05, dropout=0.5, shift=1), variant="0.5"),
+    Reference("digit-net", DenseRecipe(3, 0.05), seed=1),
+]
+
+
+def whole_files(folder: Path) -> dict[str, object]:
+    """What is in a folder of dense references, but for how long they took."""
+    found: dict[str, object] = {
+        path.name: path.read_bytes() for path in folder.glob("*.safetensors")
+    }
+    for path in folder.glob("*.json"):
+        found[path.name] = {**read_json(path), "seconds_side_by_side": None}
+    return found
+
+
+@pytest.mark.parametrize("broken", [1, 2, 3])
+def test_dense_references_stopped_or_killed_after_any_epoch_end_as_unbroken_ones(
+    broken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    assert train_dense(DROPPED, arena, tmp_path / "unbroken")
+    usual, epochs = Engine.epoch, []
+
+    def epoch(engine: Engine) -> list[torch.Tensor]:
+        if len(epochs) == broken:
+            raise KeyboardInterrupt
+        epochs.append(engine)
+        return usual(engine)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dense_networks, "KEPT_EVERY", -1.0)
+        patched.setattr(Engine, "epoch", epoch)
+        with pytest.raises(KeyboardInterrupt):
+            train_dense(DROPPED, arena, tmp_path / "broken")
+    kept = (tmp_path / "broken").glob("*.state.safetensors")
+    assert len(list(kept)) == (1 if broken == 3 else 2), "one has ended after three"
+    done: list[Engine] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Engine, "epoch", lambda engine: (done.append(engine), usual(engine))[1])
+        assert train_dense(DROPPED, arena, tmp_path / "broken")
+    assert len(done) == 4 - broken, "no epoch is trained twice"
+    assert whole_files(tmp_path / "broken") == whole_files(tmp_path / "unbroken")
+
+
+def test_dense_references_keep_their_epochs_when_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    usual = Engine.epoch
+    clock = iter(range(1000))
+    monkeypatch.setattr(dense_networks, "KEPT_EVERY", math.inf)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    assert not train_dense([START], arena, tmp_path, until=20.0)
+    assert [path.name for path in tmp_path.glob("digit-net*")] == ["digit-net.state.safetensors"]
+    seeds: list[int] = []
+    monkeypatch.setattr(
+        Engine, "epoch", lambda engine: (seeds.append(torch.initial_seed()), usual(engine))[1]
+    )
+    assert train_dense([START], arena, tmp_path)
+    assert 1 < len(seeds) < START.recipe.epochs
+    assert len(set(seeds)) == len(seeds), "every epoch has its own masks of dropout"
+
+
+def test_training_of_another_recipe_and_files_that_hold_none_are_named_and_left(
+    tmp_path: Path,
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    cycle = dense_networks.Cycle(START, arena, tmp_path)
+    cycle.fill()
+    cycle.done(1.0)
+    cycle.keep()
+    state = tmp_path / "digit-net.state.safetensors"
+    good = state.read_bytes()
+    longer = replace(START, recipe=DenseRecipe(21, 0.05))
+    with pytest.raises(BadInput, match=r"digit-net\.state\.safetensors' was made with recipe"):
+        train_dense([longer], arena, tmp_path)
+    assert state.read_bytes() == good
+    tensors, header = read_tensors(state)
+    for damaged in (
+        ({**tensors, "momentum": tensors["momentum"][1:]}, header),
+        ({name: each for name, each in tensors.items() if name != "momentum"}, header),
+        (tensors, {}),
+        (tensors, {"sparsepath": "[]"}),
+        (tensors, {"sparsepath": '{"epoch": 1, "seconds": 0, "record": 3}'}),
+    ):
+        write_tensors(state, *damaged)
+        bad = state.read_bytes()
+        with pytest.raises(BadInput, match=r"holds no training .*move it away"):
+            train_dense([START], arena, tmp_path)
+        assert state.read_bytes() == bad
+
+
+def test_two_processes_never_train_the_same_dense_references(dense: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    with locked(dense):
+        assert train_dense([START], arena, dense), "there is nothing to train"
+        with pytest.raises(BadInput, match="Another process works in"):
+            train_dense([replace(START, seed=7)], arena, dense)
 
 
 def test_a_walk_from_a_dense_network_that_changed_is_refused(dense: Path, tmp_path: Path) -> None:
@@ -397,14 +501,19 @@ def on_gpu() -> torch.device:
 @pytest.mark.parametrize(
     "device", [lambda: CPU, pytest.param(on_gpu, marks=pytest.mark.gpu)], ids=["cpu", "cuda"]
 )
-def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path, device) -> None:
+def test_an_epoch_holds_crops_of_the_images_with_their_labels(
+    dense: Path, tmp_path: Path, device: Callable[[], torch.device]
+) -> None:
     arena = Arena(tiny_data(), device(), pad=1, flip=True)
-    walk = Walk(JOBS[0], arena, dense=dense, folder=dense)
+    job = replace(JOBS[0], recipe=replace(RECIPE, shift=1))
+    walk = Walk(job, arena, dense=dense, folder=tmp_path)
     walk.fill()
-    sources = arena.normalise(arena.padded.float()).to(walk.lane.images.dtype)
+    # Compared on the CPU: a GPU would be asked two hundred thousand times, and waited for.
+    images, labels = walk.lane.images.cpu(), walk.lane.labels.cpu()
+    sources = arena.normalise(arena.padded.float()).to(images.dtype).cpu()
     drawn = set()
     for number in range(0, 256, 6):
-        image = walk.lane.images[number]
+        image = images[number]
         found = [
             (index, top, left, side)
             for index in range(256)
@@ -416,9 +525,46 @@ def test_an_epoch_holds_crops_of_the_images_with_their_labels(dense: Path, devic
         ]
         assert len(found) == 1
         index, *corner = found[0]
-        assert arena.data.train.labels[index] == walk.lane.labels[number]
+        assert int(arena.data.train.labels[index]) == int(labels[number])
         drawn.add(tuple(corner))
     assert [set(kind) for kind in zip(*drawn, strict=True)] == [{0, 1, 2}, {0, 1, 2}, {0, 1}]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_a_shift_moves_every_image_by_up_to_so_many_pixels_each_way(shift: int) -> None:
+    number = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8) + 1
+    images = number.expand(BATCH * 8, -1, -1, -1).contiguous()
+    split = Split(images, torch.zeros(len(images), dtype=torch.long))
+    data = Data("numbers", 2, split, split, split, torch.zeros(1), torch.full((1,), 1 / 255))
+    arena = Arena(data, CPU, pad=3, flip=False)
+    lane = lane_of(build("digit-net", classes=2, image_shape=(1, 8, 8)), arena)
+    arena.fill(lane, torch.Generator().manual_seed(0), shift=shift)
+    # The pixel in the middle tells how far its image was moved.
+    middle = lane.images[:, 4, 4, 0].round().long() - 1
+    moved = {(int(pixel) // 8 - 4, int(pixel) % 8 - 4) for pixel in middle}
+    ways = range(-shift, shift + 1)
+    assert moved == {(down, right) for down in ways for right in ways}
+
+
+@pytest.mark.parametrize("shift", [-1, 5])
+def test_a_shift_beyond_the_padding_is_refused(shift: int, tmp_path: Path) -> None:
+    far = replace(START, recipe=DenseRecipe(1, 0.05, shift=shift))
+    with pytest.raises(BadInput, match=f"shift is a number of pixels from 0 to 4, not {shift}"):
+        train_dense([far], Arena(tiny_data(), CPU, flip=False), tmp_path)
+
+
+def test_a_walk_shifts_as_its_dense_network_did_unless_told_otherwise(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    seen = []
+    monkeypatch.setattr(arena, "fill", lambda lane, generator, *, shift: seen.append(shift))
+    still = replace(START, recipe=replace(START.recipe, shift=2))
+    for number, (start, recipe) in enumerate(
+        [(START, RECIPE), (still, RECIPE), (still, replace(RECIPE, shift=0))]
+    ):
+        Walk(Job(start, "l0", recipe), arena, dense=dense, folder=tmp_path / str(number)).fill()
+    assert seen == [4, 2, 0]
 
 
 def test_reproduce_without_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

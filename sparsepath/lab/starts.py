@@ -1,0 +1,113 @@
+"""What work on the engine starts from: references, fresh weights on a lane, draws of images."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sparsepath.blocks import Blocks
+from sparsepath.errors import BadInput
+from sparsepath.lab.arena import Arena
+from sparsepath.lab.engine import BATCH
+from sparsepath.lab.lane import Lane
+from sparsepath.lab.models import Network, build
+from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.training import seed_of
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A dense network to start from: how it is trained, and by which seed."""
+
+    network: str
+    recipe: DenseRecipe
+    seed: int = 0
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        seed = str(self.seed) if self.seed else ""
+        return "-".join(part for part in (self.network, self.variant, seed) if part)
+
+
+def fresh(name: str, arena: Arena, *, seed: int, dropout: float | None = None) -> Network:
+    """A network with weights drawn by the seed, ready to train."""
+    with torch.random.fork_rng(devices=[]):  # the others' dropout goes on undisturbed
+        torch.manual_seed(seed)
+        model = build(
+            name,
+            classes=arena.data.classes,
+            image_shape=arena.data.image_shape,
+            dropout=dropout,
+        )
+    return model.to(arena.device).train()
+
+
+def lane_of(
+    model: Network,
+    arena: Arena,
+    *,
+    decay: float = 5e-4,
+    beta: float = 0.9,
+    lasso: Mapping[str, Blocks] | None = None,
+    teacher: Network | None = None,
+    distil: float = 0.0,
+) -> Lane:
+    """The lane on which a network trains with this arena's images."""
+    if not arena.steps(BATCH):
+        raise BadInput(
+            f"The data set {arena.data.name!r} has {len(arena.padded)} training images; a step "
+            f"takes {BATCH}."
+        )
+    dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
+    return Lane(
+        model,
+        sparsified=[f"{layer}.weight" for layer in model.sparsified],
+        example=arena.example(BATCH, dtype),
+        steps=arena.steps(BATCH),
+        decay=decay,
+        beta=beta,
+        lasso=lasso,
+        teacher=teacher,
+        distil=distil,
+    )
+
+
+def drawn(arena: Arena, *key: object) -> torch.Generator:
+    """A generator that the key alone decides."""
+    return torch.Generator(arena.device).manual_seed(seed_of(*key))
+
+
+def images_of(arena: Arena) -> dict[str, Any]:
+    """What a record says of its images."""
+    return {"data": arena.data.name, "training_images": len(arena.padded)}
+
+
+def check_same(
+    kept: Mapping[str, Any],
+    path: Path,
+    *,
+    recipe: DenseRecipe | PathRecipe,
+    seed: int,
+    arena: Arena,
+    more: Collection[str] = (),
+) -> None:
+    """Refuse what other settings made, or another data set; or what lacks these and `more`."""
+    wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
+    missing = sorted({*wanted, *more} - kept.keys())
+    if missing:
+        raise BadInput(
+            f"{str(path)!r} does not say its {', '.join(missing)}: it is damaged or of an older "
+            "version; move it away, or choose another folder."
+        )
+    if recipe.made(kept["recipe"]):
+        del wanted["recipe"]
+    for what, value in wanted.items():
+        if kept[what] != value:
+            raise BadInput(
+                f"{str(path)!r} was made with {what} {kept[what]}, not with {value}: "
+                f"choose another folder."
+            )

@@ -172,6 +172,7 @@ def _continue(source: Source, part: _Part, *, seen: Seen, timeout: float) -> boo
         return False
     with answer:
         if done and answer.status != 206:
+            _refuse_a_page(answer, source, part)
             part.empty()  # the server knows no ranges and sends the whole
             done = 0
         start, total = _range(answer.headers["Content-Range"]) if done else (0, None)
@@ -186,6 +187,17 @@ def _continue(source: Source, part: _Part, *, seen: Seen, timeout: float) -> boo
             done += len(chunk)
             seen(source.name, done, total)
     return total is None or done == total
+
+
+def _refuse_a_page(answer: http.client.HTTPResponse, source: Source, part: _Part) -> None:
+    """Throw nothing away for what is not the file, as the page of a network that wants a login."""
+    short = answer.length is not None and answer.length < part.size
+    if short or answer.headers.get_content_type() == "text/html":
+        raise BadInput(
+            f"{source.url} answered with something shorter than the {part.size:,} bytes that are "
+            f"here already, or with a page: they are kept in {str(part.path)!r}; look there with a "
+            "browser and run the same command again, or delete them to begin anew."
+        )
 
 
 def _range(content_range: str | None) -> tuple[int | None, int | None]:

@@ -72,12 +72,11 @@ def band(records: Sequence[Record], split: str) -> dict[str, list[float]] | None
         return _level([points[-1][1] for points in seeds.values()])
     if len(seeds) < 2 and len(seeds) == sum(bool(_points(r, split)) for r in records):
         return None
-    low = max(min(points)[0] for points in seeds.values())
-    high = min(max(points)[0] for points in seeds.values())
-    if low > high:
+    shared = shared_zeros("runs", seeds)
+    if not shared:
         return None
     found: Mapping[str, list[float]] = {"x": [], "mean": [], "low": [], "high": []}
-    for zeros in shared_zeros("runs", seeds):
+    for zeros in shared:
         accuracies = accuracies_at(seeds, zeros)
         if accuracies:
             mean = sum(accuracies) / len(accuracies)

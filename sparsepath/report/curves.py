@@ -156,7 +156,8 @@ def _number(value: object) -> float:
 def bands(arms: Arms, *, title: str, dense: float | None = None) -> "Figure":
     """Accuracy over zero kernels for each arm: the mean of its seeds, and one deviation around it.
 
-    Seeds whose points lie at other sparsities are interpolated between them, never beyond them.
+    Seeds whose points lie at other sparsities are interpolated between them, never beyond them;
+    where they have no sparsity in common, as half-way through, their points stand alone.
     """
     figure = blank(8, 5)
     axes = figure.add_subplot()

@@ -17,6 +17,7 @@ class Serving:
         self.stalls = 0  # how many of the next answers stop halfway without an end
         self.status: list[int] = []  # with what the next answers fail
         self.shift = 0  # a wrong start of partial answers
+        self.page: bytes | None = None  # what stands in for the file, as a login does
         self.most: int | None = None  # how many bytes a partial answer has, as it says itself
         self.asked: list[str | None] = []
         self.url = ""
@@ -34,6 +35,14 @@ def handler(serving: Serving) -> type[BaseHTTPRequestHandler]:
             start = int(wanted[6:-1]) if wanted and serving.ranges else 0
             if serving.status:
                 self.send_error(serving.status.pop(0))
+                return
+            if serving.page is not None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                if serving.length:
+                    self.send_header("Content-Length", str(len(serving.page)))
+                self.end_headers()
+                self.wfile.write(serving.page)
                 return
             if start >= len(serving.content) and start:
                 self.send_error(416)

@@ -98,6 +98,30 @@ def test_a_server_without_ranges_is_asked_for_the_whole(server, tmp_path):
     assert whole(tmp_path)
 
 
+@pytest.mark.parametrize("length", [True, False])
+def test_a_page_in_place_of_the_rest_costs_nothing_that_is_here(server, tmp_path, length):
+    part = tmp_path / f"{NAME}.part"
+    part.write_bytes(CONTENT[:400_000])
+    server.page, server.length = b"<html>Log in first" + b"." * 500_000, length
+    with pytest.raises(BadInput, match=rf"400,000 bytes that are here.*a page.*{NAME}\.part"):
+        fetch(server, tmp_path)
+    assert part.read_bytes() == CONTENT[:400_000]
+    server.page = None
+    fetch(server, tmp_path)
+    assert whole(tmp_path)
+    assert server.asked == ["bytes=400000-"] * 2
+
+
+def test_an_answer_shorter_than_what_is_here_costs_nothing(server, tmp_path):
+    part = tmp_path / f"{NAME}.part"
+    part.write_bytes(CONTENT + b"of another file")
+    server.ranges = False
+    with pytest.raises(BadInput, match="or delete them to begin anew"):
+        fetch(server, tmp_path)
+    assert part.read_bytes() == CONTENT + b"of another file"
+    assert len(server.asked) == 1, "asking again would not change the answer"
+
+
 def test_a_server_that_breaks_and_knows_no_ranges_is_given_up_on(server, tmp_path):
     server.ranges, server.breaks = False, [400_000] * 9
     with pytest.raises(BadInput, match="did not come through"):

@@ -134,13 +134,24 @@ def test_one_seed_has_no_band():
     [
         ({}, "or no seed"),
         ({0: []}, "without points"),
-        ({0: [(0.1, 0.9)], 1: [(0.2, 0.9)]}, "no sparsity in common"),
     ],
 )
 def test_arms_without_a_curve_are_named(seeds, says):
     with pytest.raises(BadInput, match=says) as caught:
         bands({"gradual": seeds}, title="")
     assert "'gradual'" in str(caught.value)
+
+
+def test_seeds_without_a_sparsity_in_common_are_points_alone():
+    arms = {"l0": {0: [(0.1, 0.9)], 1: [(0.2, 0.8)]}, "l1": {0: [(0.1, 0.9), (0.2, 0.8)]}}
+    axes = bands(arms, title="").axes[0]
+    line, *dots = [line for line in axes.lines if line.get_color() == axes.lines[0].get_color()]
+    assert len(line.get_xdata()) == 0
+    assert [float(dot.get_xdata()[0]) for dot in dots] == pytest.approx([10, 20])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "l0 (n = 2)",
+        "l1 (n = 1)",
+    ]
 
 
 def test_a_figure_written_twice_has_the_same_bytes(tmp_path):

@@ -4,7 +4,8 @@
 
 `<data>/paper/*.json` are the paths in paper mode. `<data>/comparisons/*.json` say what other
 methods do from the same dense networks: `arms` (arm, seed, points of zero share and accuracy),
-`dense`, `fine_tuning` by seed, and the epochs of a `finetune`. `<data>/t-test/*.json` are the pairs
+`dense`, `fine_tuning` by seed, and the epochs of a `finetune`; so do those of `<data>/best-mode`,
+which have l0 alone. `<data>/t-test/*.json` are the pairs
 of Appendix A under a `title`.
 """
 
@@ -43,9 +44,9 @@ def tables() -> Mapping[str, Table]:
         made[f"{data}-combined"] = combined(PAPER, walked, data=data)
         for network in NETWORKS:
             made[f"{data}-{network}"] = appendix(PAPER, walked, data=data, network=network)
-        for record in records(f"{data}/comparisons/*.json"):
-            made[_comparison(record)] = arms_table(
-                record["arms"], title=_comparison_title(record), against="l0"
+        for part, record in arms_of(data):
+            made[_named(part, record)] = arms_table(
+                record["arms"], title=_titled(part, record), against="l0"
             )
     trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
     return {**made, "t-test": t_test(PAPER, trials)}
@@ -60,24 +61,35 @@ def figures() -> Mapping[str, "Figure"]:
             in_order = sorted(walked, key=_place)
             made[f"{data}-paths"] = along_the_path(PAPER, walked, data=data)
             made[f"{data}-convergence"] = convergence(in_order)
-        for record in records(f"{data}/comparisons/*.json"):
-            made[_comparison(record)] = bands(
-                record["arms"], title=_comparison_title(record), dense=record["dense"]
+        for part, record in arms_of(data):
+            made[_named(part, record)] = bands(
+                record["arms"], title=_titled(part, record), dense=record["dense"]
             )
     return made
 
 
-def _comparison(record: dict[str, Any]) -> str:
-    return f"{record['data']}-comparisons-{record['network']}-{record['finetune']}"
+def arms_of(data: str) -> list[tuple[str, dict[str, Any]]]:
+    """The records of methods beside each other, and the part of the folder each is from."""
+    return [
+        (part, record)
+        for part in ("best-mode", "comparisons")
+        for record in records(f"{data}/{part}/*.json")
+    ]
 
 
-def _comparison_title(record: dict[str, Any]) -> str:
+def _named(part: str, record: dict[str, Any]) -> str:
+    return f"{record['data']}-{part}-{record['network']}-{record['finetune']}"
+
+
+def _titled(part: str, record: dict[str, Any]) -> str:
     network, data = NETWORKS[record["network"]], DATA[record["data"]]
     tuned = [100 * accuracy for accuracy in record["fine_tuning"].values()]
     control = f"; standard fine-tuning {Sample.of(tuned).mean:.2f} %" if tuned else ""
+    what = {"best-mode": "best mode", "comparisons": "equal epochs from the same dense networks"}
     return (
-        f"{network} on {data}: equal epochs from the same dense networks "
-        f"({100 * record['dense']:.2f} %{control}), {record['finetune']} of them in each fine-tune."
+        f"{network} on {data}: {what[part]} "
+        f"({100 * record['dense']:.2f} % dense{control}), {record['finetune']} epochs in each "
+        "fine-tune."
     )
 
 

@@ -17,16 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from sparsepath.lab.arena import Arena
+from sparsepath.lab.comparisons import arms, best, best_reference
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
-from sparsepath.lab.experiments import (
-    NETWORKS,
-    arms,
-    best,
-    best_reference,
-    paper,
-    reference,
-)
+from sparsepath.lab.experiments import NETWORKS, paper, reference
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED, device_named

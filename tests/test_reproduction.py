@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from sparsepath import deploy
-from sparsepath.lab.experiments import NETWORKS, comparisons, paths
+from sparsepath.lab.comparisons import best_mode, comparisons
+from sparsepath.lab.experiments import NETWORKS, paths
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import FLIPPED
@@ -37,7 +38,8 @@ def test_the_committed_tables_are_made_from_the_records(build):
 
 
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
-    compared = len(list(FOLDER.glob("*/comparisons/*.json")))
+    parts = ("best-mode", "comparisons")
+    compared = sum(len(list(FOLDER.glob(f"*/{part}/*.json"))) for part in parts)
     assert len(build["tables"]()) == 2 + 3 * (1 + 4) + compared + 1
 
 
@@ -49,6 +51,7 @@ def test_the_records_are_of_the_settings_that_ship():
         for finetune in (40, 5):
             arms = comparisons(network, finetune=finetune).values()
             jobs += [("cifar10/comparisons/walked", job) for arm in arms for job in arm]
+        jobs += [("cifar10/best-mode/walked", job) for job in best_mode(network)]
     found = 0
     for part, job in jobs:
         written = FOLDER / part / f"{job.name}.json"
@@ -102,6 +105,8 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
             "arms": arms,
         }
         write_json(tmp_path / "cifar10" / "comparisons" / f"nin-{finetune}.json", comparison)
+    alone = {**comparison, "finetune": 60, "arms": {"l0": arms["l0"]}}
+    write_json(tmp_path / "cifar10" / "best-mode" / "nin-60.json", alone)
     pairs = [
         {"admm": 0.9 + x, "fine_tuning": 0.89, "dense": 0.88, "dense_seed": 0, "of_blocks": 0.3}
         for x in (0.01, 0.02)
@@ -111,13 +116,20 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     (tmp_path / "tables" / "old.md").touch()
     runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        "cifar10-best-mode-nin-60.png",
         "cifar10-comparisons-nin-40.png",
         "cifar10-comparisons-nin-5.png",
     }
     made = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
     assert "old.md" not in made
     assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin-5.md"]
-    assert "standard fine-tuning 91.50 %), 40 of them" in made["cifar10-comparisons-nin-40.md"]
+    said = "(91.00 % dense; standard fine-tuning 91.50 %), 40 epochs in each fine-tune."
+    assert said in made["cifar10-comparisons-nin-40.md"]
+    best = made["cifar10-best-mode-nin-60.md"]
+    assert best.startswith(
+        "NIN on CIFAR-10: best mode (91.00 % dense), 60 epochs in each fine-tune."
+    )
+    assert "above the others" not in best, "there are none"
     assert "| figure | paper | one net |" in made["t-test.md"]
     assert "one net" in made["t-test.tex"]
 

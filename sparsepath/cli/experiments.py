@@ -34,7 +34,8 @@ def reproduce(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help="cifar10, cifar100, svhn, comparisons, t-test, or all of them."
+            metavar="WHAT",
+            help="cifar10, cifar100, svhn, best-mode, comparisons, t-test, or all of them.",
         ),
     ],
     data: Annotated[
@@ -49,7 +50,7 @@ def reproduce(
     device: Annotated[str, typer.Option("--device", help="a GPU, such as cuda:1")] = "cuda",
     debug: Debug = False,
 ) -> None:
-    """Run the paper's experiments on a GPU: its paths, the comparisons, the t-test.
+    """Run the paper's experiments on a GPU: its paths, best mode, the comparisons, the t-test.
 
     Whatever is done already is kept, and a stopped walk goes on, on this machine or another.
     """

@@ -13,9 +13,10 @@ import torch
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
+from sparsepath.lab.comparisons import LONG, best_mode, comparisons
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
-from sparsepath.lab.experiments import NETWORKS, comparisons, paths, t_test
+from sparsepath.lab.experiments import NETWORKS, paths, t_test
 from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.training import Diverged
@@ -26,7 +27,7 @@ FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}
 """Whether a mirrored image is one of its kind: an object is, a digit is not."""
 PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
 """What official files call themselves."""
-EXPERIMENTS = (*FLIPPED, "comparisons", "t-test")
+EXPERIMENTS = (*FLIPPED, "best-mode", "comparisons", "t-test")
 COMPARED = ("cnn", "nin")
 FINETUNES = (40, 5)
 """Epochs of the fine-tunes of the comparisons: long, and hardly any."""
@@ -96,6 +97,8 @@ def reproduce(
             done = lab.walk(paths(name, networks, penalties), lab.arena(name), "paper")
         elif name == "t-test":
             done = _t_test(lab)
+        elif name == "best-mode":
+            done = all(_best(lab, net) for net in COMPARED if net in networks)
         else:
             pairs = itertools.product(COMPARED, FINETUNES)
             done = all(_compared(lab, net, epochs) for net, epochs in pairs if net in networks)
@@ -126,12 +129,23 @@ def device_named(name: str) -> torch.device:
 
 def _compared(lab: Lab, network: str, finetune: int) -> bool:
     """Walk every arm, and write down what is there of each."""
-    arena = lab.arena("cifar10")
     arms = comparisons(network, finetune=finetune)
+    return _walk_arms(lab, arms, "comparisons", network=network, finetune=finetune)
+
+
+def _best(lab: Lab, network: str) -> bool:
+    arms = {"l0": best_mode(network)}
+    return _walk_arms(lab, arms, "best-mode", network=network, finetune=LONG[network])
+
+
+def _walk_arms(
+    lab: Lab, arms: Mapping[str, Sequence[Job]], part: str, *, network: str, finetune: int
+) -> bool:
+    arena = lab.arena("cifar10")
     jobs = [job for arm in arms.values() for job in arm]
     place = lab.folder / arena.data.name
-    write_down = partial(gather, arms, place, network=network, finetune=finetune)
-    return _walk_and(write_down, lab, jobs, arena, "comparisons/walked")
+    write_down = partial(gather, arms, place, part, network=network, finetune=finetune)
+    return _walk_and(write_down, lab, jobs, arena, f"{part}/walked")
 
 
 def _walk_and(
@@ -147,10 +161,12 @@ def _walk_and(
     return done
 
 
-def gather(arms: Mapping[str, Sequence[Job]], place: Path, *, network: str, finetune: int) -> None:
-    """Write one record of all arms of a comparison, as far as they have been walked."""
-    part = place / "comparisons"
-    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], part / "walked"))}
+def gather(
+    arms: Mapping[str, Sequence[Job]], place: Path, part: str, *, network: str, finetune: int
+) -> None:
+    """Write one record of all arms, as far as they have been walked."""
+    walked = place / part / "walked"
+    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], walked))}
     if not found:
         return
     # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
@@ -165,7 +181,7 @@ def gather(arms: Mapping[str, Sequence[Job]], place: Path, *, network: str, fine
         "fine_tuning": tuned,
         "arms": found,
     }
-    write_json(part / f"{network}-{finetune}.json", record)
+    write_json(place / part / f"{network}-{finetune}.json", record)
 
 
 def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparsepath import BadInput
-from sparsepath.lab import experiments, reproduce
+from sparsepath.lab import comparisons, experiments, reproduce
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.folders import locked
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
@@ -36,14 +36,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(experiments, "DENSE", {**DENSE, **TINY})
     monkeypatch.setattr(reproduce, "COMPARED", tuple(TINY))
     monkeypatch.setattr(reproduce, "FINETUNES", (2,))
-    monkeypatch.setattr(experiments, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
-    monkeypatch.setattr(experiments, "L1_SPAN", {"digit-net": (0.5, 2.0)})
-    monkeypatch.setattr(experiments, "ITERATIONS", 2)
-    monkeypatch.setattr(experiments, "EPOCHS", 2)
-    monkeypatch.setattr(experiments, "KEEP", {"digit-net": (0.5, 0.2)})
-    monkeypatch.setattr(experiments, "ONE_SHOT", (0.2,))
-    monkeypatch.setattr(experiments, "LASSO", {0.5: 0.5, 0.2: 1.0})
-    monkeypatch.setattr(reproduce, "comparisons", partial(experiments.comparisons, seeds=2))
+    monkeypatch.setattr(comparisons, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
+    monkeypatch.setattr(comparisons, "L1_SPAN", {"digit-net": (0.5, 2.0)})
+    monkeypatch.setattr(comparisons, "ITERATIONS", 2)
+    monkeypatch.setattr(comparisons, "EPOCHS", 2)
+    monkeypatch.setattr(comparisons, "KEEP", {"digit-net": (0.5, 0.2)})
+    monkeypatch.setattr(comparisons, "ONE_SHOT", (0.2,))
+    monkeypatch.setattr(comparisons, "LASSO", {0.5: 0.5, 0.2: 1.0})
+    monkeypatch.setattr(reproduce, "comparisons", partial(comparisons.comparisons, seeds=2))
     return tmp_path
 
 
@@ -90,9 +90,38 @@ def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder:
     ]
 
 
+def test_best_mode_walks_more_points_with_longer_fine_tunes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "LONG", {"digit-net": 3})
+    monkeypatch.setattr(reproduce, "LONG", {"digit-net": 3})
+    monkeypatch.setattr(comparisons, "STEPS", 3)
+    monkeypatch.setattr(reproduce, "best_mode", partial(comparisons.best_mode, seeds=2))
+    assert not run("best-mode", folder, minutes=0.0)
+    assert run("best-mode", folder)
+    place = folder / "out/cifar10/best-mode"
+    record = json.loads((place / "digit-net-3.json").read_text())
+    assert record["finetune"] == 3
+    assert {seed: len(points) for seed, points in record["arms"]["l0"].items()} == {"0": 3, "1": 3}
+    walked = json.loads((place / "walked/digit-net-l0-best-1.json").read_text())
+    assert [point["epochs"] for point in walked["points"]] == [7, 7, 7]
+    assert walked["seed"] == walked["dense_seed"] == 1
+    kept = {path.name for path in (place / "walked").glob("*.safetensors")}
+    first = {f"digit-net-l0-best-0-{index}.safetensors" for index in range(3)}
+    assert kept == {*first, "digit-net-l0-best-1.safetensors"}, "every point of the first seed"
+
+
+def test_best_mode_starts_where_its_comparisons_do() -> None:
+    for network in ("cnn", "nin"):
+        arms = comparisons.comparisons(network)
+        assert {job.start for job in comparisons.best_mode(network)} == {
+            job.start for job in arms["l0"]
+        }
+
+
 def test_magnitude_prunes_late_where_the_fine_tune_is_short() -> None:
-    assert "gradual-late" in experiments.arms("nin", finetune=5)
-    assert "gradual-late" not in experiments.arms("nin", finetune=40)
+    assert "gradual-late" in comparisons.arms("nin", finetune=5)
+    assert "gradual-late" not in comparisons.arms("nin", finetune=40)
 
 
 def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: Path) -> None:
@@ -100,7 +129,7 @@ def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: P
 
     lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), 0.0)
     arena = lab.arena("cifar10")
-    (job, *_) = experiments.comparisons("digit-net", finetune=2)["ssl"]
+    (job, *_) = comparisons.comparisons("digit-net", finetune=2)["ssl"]
     train_dense([job.start], arena, folder / "out/cifar10/dense")
     walk = Walk(job, arena, dense=folder / "out/cifar10/dense", folder=folder / "ssl")
     assert walk.stage is not None
@@ -168,14 +197,14 @@ def test_the_data_set_itself_given_as_data_is_told_from_one_that_is_missing(fold
 def test_what_is_there_is_written_down_though_some_walks_diverge(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = experiments.arms
+    usual = comparisons.arms
 
     def wild(network: str, *, finetune: int) -> dict[str, tuple[str, PathRecipe]]:
         found = usual(network, finetune=finetune)
         method, recipe = found["ssl"]
         return {**found, "ssl": (method, replace(recipe, peak=1e30))}
 
-    monkeypatch.setattr(experiments, "arms", wild)
+    monkeypatch.setattr(comparisons, "arms", wild)
     with pytest.raises(Diverged, match="digit-net-ssl-2-0: the loss is"):
         run("comparisons", folder)
     record = json.loads((folder / "out/cifar10/comparisons/digit-net-2.json").read_text())

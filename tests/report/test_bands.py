@@ -4,7 +4,8 @@ import pytest
 from records import point, record, walked
 from rival_walks import walk
 
-from sparsepath.lab.experiments import comparisons, t_test
+from sparsepath.lab.comparisons import comparisons
+from sparsepath.lab.experiments import t_test
 from sparsepath.report.bands import band, grouped, labels
 from sparsepath.report.walked import as_run
 

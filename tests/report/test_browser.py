@@ -20,7 +20,7 @@ from browser import (
 from records import LATENCY
 from rival_walks import walk
 
-from sparsepath.lab.experiments import comparisons
+from sparsepath.lab.comparisons import comparisons
 from sparsepath.report import page as page_module
 from sparsepath.report.maps import BlockMap
 from sparsepath.report.page import write_page

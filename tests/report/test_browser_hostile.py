@@ -7,7 +7,7 @@ from browser import choose, load, made, slide, text
 from records import point, record, walked
 from rival_walks import walk
 
-from sparsepath.lab.experiments import comparisons
+from sparsepath.lab.comparisons import comparisons
 from sparsepath.report.page import LIMIT, write_page
 
 pytest.importorskip("plotly", reason="plotly is not installed")

@@ -1,0 +1,139 @@
+"""Best mode and what l0 is compared with, as lists of jobs from the same dense networks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sparsepath.lab.experiments import STILL, reference
+from sparsepath.lab.jobs import Job
+from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
+from sparsepath.lab.starts import Reference
+from sparsepath.path import Schedule
+
+BEST_START: Mapping[str, DenseRecipe] = {"cnn": replace(DENSE["cnn"], dropout=0.1)}
+BEST_DROPOUT: Mapping[str, float] = {"cnn": 0.0}
+"""Where best mode trains with less dropout than is usual: in its dense network, on its paths."""
+
+
+def best_reference(network: str, seed: int = 0) -> Reference:
+    """The dense network that best mode and what it is compared with start from."""
+    if network not in BEST_START:
+        return reference(network, seed)
+    return Reference(network, BEST_START[network], seed, variant="best")
+
+
+BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.85, 2.8)}
+L1_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (1.05, 2.8)}
+"""Of the paths in best mode: from about half of the kernels to 95 %."""
+BEST_RHO, L1_RHO = 0.03, 0.003
+KEEP: Mapping[str, tuple[float, ...]] = {
+    "cnn": (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05),
+    "nin": (0.5, 0.3, 0.2, 0.1, 0.05),
+}
+"""The shares of kernels that counting methods keep at their points, as many as ADMM has. NIN, whose
+epochs take three times as long, has fewer."""
+ONE_SHOT = (0.5, 0.2, 0.1, 0.05)
+"""Those of them that are also reached in one step."""
+LASSO: Mapping[float, float] = {
+    0.5: 0.125,
+    0.4: 0.25,
+    0.3: 0.375,
+    0.2: 0.5,
+    0.15: 0.75,
+    0.1: 1.0,
+    0.05: 1.5,
+}
+"""How far SSL shrinks an idle kernel before it keeps this share of them, in median norms."""
+ITERATIONS, EPOCHS = 6, 3
+"""ADMM iterations at every mu of best mode, and the epochs of each."""
+
+
+def best(network: str, *, finetune: int = 40) -> PathRecipe:
+    """Best mode: no guard, Gamma restarted, and one cycle of a higher rate at each point."""
+    return PathRecipe(
+        rho=BEST_RHO,
+        reach=(0.02, 0.999),
+        span=BEST_SPAN[network],
+        points=len(KEEP[network]),
+        last=len(KEEP[network]) - 1,
+        schedule=Schedule(delta=EPOCHS, nu=1, xi=ITERATIONS, epsilon=0.0, finetune=finetune),
+        dropout=BEST_DROPOUT.get(network),
+        peak=0.05,
+        whole=True,
+        guard=None,
+        restart=True,
+    )
+
+
+LONG: Mapping[str, int] = {"cnn": 100, "nin": 60}
+"""Epochs of the fine-tunes of best mode itself: more than a comparison of many arms can afford."""
+STEPS = 7
+"""Its points: the smaller the steps to a sparsity, the less is lost there."""
+
+
+def best_mode(network: str, *, seeds: int = 3) -> list[Job]:
+    """l0 as far as it goes, of as many seeds."""
+    usual = best(network, finetune=LONG[network])
+    recipe = replace(usual, points=STEPS, last=STEPS - 1)
+    return [
+        Job(
+            best_reference(network, seed),
+            "l0",
+            recipe,
+            seed=seed,
+            variant=f"best-{seed}",
+            keep_all=seed == 0,
+        )
+        for seed in range(seeds)
+    ]
+
+
+def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe]]:
+    """Each way to a sparse network: its method and recipe; all have as many points and epochs.
+
+    Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual. Where
+    that is short it is also asked to prune late, as ADMM and SSL do. What shrinks kernels, l1 and
+    SSL, does so without weight decay; all fine-tunes have it.
+    """
+    l0 = best(network, finetune=finetune)
+    before, keep = ITERATIONS * EPOCHS, KEEP[network]
+    counting = replace(l0, span=None, rho=1.0, keep=keep)
+    shrinking: dict[str, Any] = {"decay": 0.0, "finetune_decay": l0.decay}
+    long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
+    late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
+    lasso = tuple(LASSO[share] for share in keep)
+    shortly = {"gradual-late": ("magnitude", replace(counting, schedule=late))}
+    found = {
+        "l0": ("l0", l0),
+        "l1": ("l1", replace(l0, rho=L1_RHO, span=L1_SPAN[network], **shrinking)),
+        "gradual": ("magnitude", replace(counting, schedule=long)),
+        **(shortly if finetune < before else {}),
+        "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),
+        "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
+    }
+    for share in ONE_SHOT:
+        # As many epochs as the paths have spent when they come to this share.
+        whole = replace(long, finetune=(keep.index(share) + 1) * (before + finetune))
+        one = replace(counting, schedule=whole, keep=(share,), points=1, last=0)
+        found[f"one-shot-{share:g}"] = ("magnitude", one)
+    return found
+
+
+def comparisons(network: str, *, seeds: int = 3, finetune: int = 40) -> dict[str, list[Job]]:
+    """The jobs of every arm, all from the same dense networks; one-shot ones are one arm."""
+    found: dict[str, list[Job]] = {}
+    for name, (method, recipe) in arms(network, finetune=finetune).items():
+        label = [] if name == method else [name]
+        jobs = [
+            Job(
+                best_reference(network, seed),
+                method,
+                recipe,
+                seed=seed,
+                variant="-".join([*label, str(finetune), str(seed)]),
+                keep_all=name == "l0" and seed == 0,
+            )
+            for seed in range(seeds)
+        ]
+        found.setdefault(name.partition("-0.")[0], []).extend(jobs)
+    return found

@@ -1,4 +1,4 @@
-"""Makes reproduction/tables and reproduction/figures from all records of this folder.
+"""Makes reproduction/tables, reproduction/figures and the page's tables from all records here.
 
     python reproduction/build.py
 
@@ -9,6 +9,7 @@ which have l0 alone. `<data>/t-test/*.json` are the pairs
 of Appendix A under a `title`.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
 from sparsepath.report.layout import Table
 from sparsepath.report.measured import measured
-from sparsepath.report.paper import appendix, combined, summary
+from sparsepath.report.paper import appendix, combined, outcome, summary
 from sparsepath.report.reported import DATA, NETWORKS, PENALTIES
 from sparsepath.report.statistics import Sample
 from sparsepath.report.t_test import t_test
@@ -39,7 +40,8 @@ def records(pattern: str) -> list[dict[str, Any]]:
 def tables() -> Mapping[str, Table]:
     """Every table, by the name of its files."""
     walked = records("*/paper/*.json")
-    made = {"summary": summary(PAPER, walked), "speed": measured(walked)}
+    made = {"summary": summary(PAPER, walked), "outcome": outcome(PAPER, walked)}
+    made["speed"] = measured(walked)
     for data in DATA:
         made[f"{data}-combined"] = combined(PAPER, walked, data=data)
         for network in NETWORKS:
@@ -66,6 +68,12 @@ def figures() -> Mapping[str, "Figure"]:
                 record["arms"], title=_titled(part, record), dense=record["dense"]
             )
     return made
+
+
+def page(text: str, made: Mapping[str, Table]) -> str:
+    """The page with every table that it names made anew."""
+    named = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    return named.sub(lambda found: f"{found[1]}{made[found[2]].markdown()}\n{found[3]}", text)
 
 
 def arms_of(data: str) -> list[tuple[str, dict[str, Any]]]:
@@ -101,8 +109,11 @@ def _place(record: dict[str, Any]) -> tuple[int, int, str]:
 
 def main() -> None:
     """Write all of them, and delete what no record gives any more."""
-    written = set()
-    for name, table in tables().items():
+    written, made = set(), tables()
+    readme = HERE / "README.md"
+    if readme.exists():
+        write_text(readme, page(readme.read_text(encoding="utf-8"), made))
+    for name, table in made.items():
         tex = f"% python reproduction/build.py; the document loads graphicx.\n{table.latex()}\n"
         for suffix, text in (("md", f"{table.markdown()}\n"), ("tex", tex)):
             path = HERE / "tables" / f"{name}.{suffix}"

@@ -37,10 +37,20 @@ def test_the_committed_tables_are_made_from_the_records(build):
         assert stands.endswith("\n" + table.latex() + "\n")
 
 
+def test_the_pages_tables_are_made_from_the_records(build):
+    made = build["tables"]()
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert "<!-- table outcome -->" in text
+    assert build["page"](text, made) == text, "run reproduction/build.py"
+    other = text.replace("| SVHN | NIN | l1 |", "| SVHN | NIN | l2 |")
+    assert other != text
+    assert build["page"](other, made) == text
+
+
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
     parts = ("best-mode", "comparisons")
     compared = sum(len(list(FOLDER.glob(f"*/{part}/*.json"))) for part in parts)
-    assert len(build["tables"]()) == 2 + 3 * (1 + 4) + compared + 1
+    assert len(build["tables"]()) == 3 + 3 * (1 + 4) + compared + 1
 
 
 def test_the_records_are_of_the_settings_that_ship():

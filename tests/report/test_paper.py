@@ -4,7 +4,7 @@ import pytest
 from walks import paper, record
 
 from sparsepath.errors import BadInput
-from sparsepath.report.paper import appendix, combined, summary
+from sparsepath.report.paper import appendix, combined, outcome, summary
 
 
 def cells(table):
@@ -127,3 +127,51 @@ def test_a_path_that_never_gets_there_says_so():
     short = record()
     short["points"][8:] = [{**short["points"][7], "index": 11, "position": 11 / 19}]
     assert summary_row(short)[6:] == ["never", "", ""]
+
+
+def outcome_rows(*records):
+    rows = cells(outcome(paper(), records))
+    return [row[2:] for row in rows if row[:2] == ["CIFAR-10", "CNN"]]
+
+
+def test_the_outcome_has_ours_with_the_papers_in_brackets():
+    assert outcome_rows(record())[1] == [
+        "l0",
+        "90.00 (80.00)",
+        "36.0 (30.0)",
+        "+1.00 (+1.00)",
+        "reached",
+        "k = 9: 30.0, +1.00",
+    ]
+
+
+def test_the_outcome_says_how_far_a_path_has_come():
+    half, none = outcome_rows(record(last=5))[1], outcome_rows()[1]
+    zeros = 100 * record()["points"][5]["sparsity"]["of_blocks"]
+    assert half[2:] == [
+        f"{zeros:.1f} at k = 5 (30.0)",
+        "+1.00 (+1.00)",
+        "not at its end yet",
+        "",
+    ]
+    assert none[1:] == ["(80.00)", "missing (30.0)", "missing (+1.00)", "", ""]
+
+
+def test_of_the_variants_those_stand_in_the_outcome_that_the_guard_or_the_range_calls_for():
+    variants = ("", "decayed", "early", "short", "unguarded", "unguarded-1", "unguarded-short")
+    rows = outcome_rows(*(record(variant=variant) for variant in variants))
+    assert [row[0] for row in rows] == [
+        "l1",
+        "l0",
+        "l0, shorter range",
+        "l0, no guard",
+        "l0, no guard, shorter range",
+    ]
+
+
+def test_the_outcome_counts_a_path_once_however_many_variants_it_has():
+    walked = [record(test=0.5), record(variant="short"), record("l1", last=5)]
+    note = outcome(paper(), walked).note
+    assert "Of 24 paths 1 are walked to their end, and 1 of these reach the aim" in note
+    note = outcome(paper(), [record(test=0.5), record(variant="decayed"), record("l1")]).note
+    assert "Of 24 paths 2 are walked to their end, and 1 of these" in note, "decayed is no standing"

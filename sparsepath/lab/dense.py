@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.engine import Engine
@@ -81,17 +79,13 @@ class Cycle:
         """Whether the last epoch of the cycle is done."""
         return self.epoch == self.reference.recipe.epochs
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What decides this epoch."""
-        return (self.reference.name, self.reference.seed, self.epoch)
-
     def fill(self) -> None:
-        """Fill the lane with a fresh epoch, which the network's name and seed alone decide."""
+        """Fill the lane with a fresh epoch, which the kind of network and its seed decide."""
         recipe, lane = self.reference.recipe, self.lane
         lane.rates.copy_(recipe.rates(self.epoch, len(lane.rates)))
         key = (self.reference.network, self.reference.seed, self.epoch)
         self.arena.fill(lane, drawn(self.arena, *key), shift=recipe.shift)
+        lane.draw(seed_of(*key))
 
     def done(self, loss: float) -> None:
         """Count one epoch, and write the network down after the last."""
@@ -120,8 +114,7 @@ def train_dense(
 ) -> bool:
     """Train the dense references that `folder` lacks, all side by side; False if time was over.
 
-    What a call leaves unfinished the next goes on with. Masks of dropout come from one generator
-    for all, which their names, seeds and epochs decide.
+    What a call leaves unfinished the next goes on with, beside whichever others.
     """
     lacking = []
     for reference in references:
@@ -153,7 +146,6 @@ def _train(cycles: Sequence[Cycle], until: float) -> bool:
                 return False
             for cycle in cycles:
                 cycle.fill()
-            torch.manual_seed(seed_of(*(cycle.key for cycle in cycles)))  # of dropout's masks
             for cycle, loss in zip(cycles, engine.epoch(), strict=True):
                 cycle.done(float(loss))
         cycles = [cycle for cycle in cycles if not cycle.over]

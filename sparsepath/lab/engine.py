@@ -126,6 +126,7 @@ class Engine:
         images, labels = lane.images.index_select(0, batch), lane.labels.index_select(0, batch)
         rate = lane.rates.index_select(0, self.cursor.view(1))
         lane.refresh()
+        lane.key.add_(1)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss = self._loss(lane.model, lane.working, images, labels, lane.teacher, lane.distil)
         gradients = torch.autograd.grad(loss, list(lane.working.values()))
@@ -159,7 +160,7 @@ class Engine:
         state = [
             tensor
             for lane in self.lanes
-            for tensor in (lane.rates, lane.W, lane.momentum, lane.loss)
+            for tensor in (lane.rates, lane.W, lane.momentum, lane.loss, lane.key)
         ]
         kept = [tensor.clone() for tensor in state]
         # Every kind of network compiles the step anew; past eight torch would leave it uncompiled.

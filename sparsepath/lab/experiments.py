@@ -149,7 +149,7 @@ STILL = (1e-9, 2e-9)
 
 
 def t_test(network: str = "nin", *, pairs: int = 15, networks: int = 5) -> list[Job]:
-    """ADMM and standard fine-tuning in pairs that share dense network, order of images and rate.
+    """ADMM and standard fine-tuning in pairs that share dense network, images, masks and rate.
 
     Fifteen pairs start from one dense network, as the paper's do, and one from each of five more.
     A third of the dense kernels have norms below the last threshold, 0.8 medians; 48 epochs an arm.

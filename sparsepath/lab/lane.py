@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from sparsepath.blocks import Blocks
 from sparsepath.errors import BadInput
+from sparsepath.lab.dropout import HIGHEST, keyed
 from sparsepath.support import Support
 
 # Parts of the flat buffer start at multiples of this many floats, so that kernels may load aligned.
@@ -78,6 +79,8 @@ class Lane:
             )
             if lasso and name in lasso
         ]
+        self.key = torch.zeros((), dtype=torch.int32, device=device)
+        keyed(model, self.key)
         self.rates = torch.zeros(steps, device=device)
         self.loss = torch.zeros((), device=device)
         self.images = torch.zeros(steps * len(example), *example.shape[1:], device=device)
@@ -99,6 +102,10 @@ class Lane:
             name: _stored(self._half, start, parameter.shape).requires_grad_()
             for name, parameter, start in parts
         }
+
+    def draw(self, seed: int) -> None:
+        """Let this seed decide the masks of dropout from the next step on."""
+        self.key.fill_(seed % HIGHEST)
 
     @torch.no_grad()
     def refresh(self) -> None:

@@ -35,7 +35,7 @@ class Reference:
 
 def fresh(name: str, arena: Arena, *, seed: int, dropout: float | None = None) -> Network:
     """A network with weights drawn by the seed, ready to train."""
-    with torch.random.fork_rng(devices=[]):  # the others' dropout goes on undisturbed
+    with torch.random.fork_rng(devices=[]):  # a library leaves torch's generator as it was
         torch.manual_seed(seed)
         model = build(
             name,

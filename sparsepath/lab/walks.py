@@ -181,18 +181,19 @@ class Walk:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What decides the images of this epoch."""
+        """What decides the images of this epoch and the masks of dropout."""
         assert self.stage is not None
         return (self.job.seed, self.stage.index, self.stage.iteration, self.epoch)
 
     def fill(self) -> None:
-        """Fill the lane with a fresh epoch, whose images the numbers of the stage alone decide."""
+        """Fill the lane with a fresh epoch, which the numbers of the stage alone decide."""
         assert self.stage is not None
         rates = self.job.recipe.rates(self.stage, self.epoch, len(self.lane.rates))
         self.lane.rates.copy_(rates)
         start, own = self.job.start.recipe.shift, self.job.recipe.shift
         shift = start if own is None else own
         self.arena.fill(self.lane, drawn(self.arena, *self.key), shift=shift)
+        self.lane.draw(seed_of(*self.key))
 
     def done(self, loss: float) -> None:
         """Count one epoch, and go on to the next stage after the last."""
@@ -237,10 +238,7 @@ def walk_paths(
 ) -> bool:
     """Walk all jobs, so many side by side, until done or until this time; whether all are done.
 
-    A job whose loss is no longer finite is set aside, and named when the others are through. Masks
-    of dropout come from one generator for all lanes: a walk resumed among other lanes, or at
-    another of their stages, draws others, and ends as another seed would; without dropout it ends
-    in the same bits.
+    A job whose loss is no longer finite is set aside, and named when the others are through.
     """
     lost: list[str] = []
     waiting = [job for job in jobs if not _finished(job, arena, folder)]
@@ -258,7 +256,6 @@ def walk_paths(
                 return False
             for walk in walks:
                 walk.fill()
-            torch.manual_seed(seed_of(*(walk.key for walk in walks)))
             for walk, loss in zip(walks, engine.epoch(), strict=True):
                 try:
                     walk.done(float(loss))

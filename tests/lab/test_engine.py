@@ -248,10 +248,11 @@ def _louder(network: nn.Module) -> nn.Module:
     return teacher
 
 
-def test_lanes_side_by_side_train_as_they_would_alone() -> None:
-    alone, _ = lane_and_twin()
-    first, _ = lane_and_twin()
-    second, _ = lane_and_twin()
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_lanes_side_by_side_train_as_they_would_alone(dropout: float) -> None:
+    alone, _ = lane_and_twin(dropout=dropout)
+    first, _ = lane_and_twin(dropout=dropout)
+    second, _ = lane_and_twin(dropout=dropout)
     second.labels.copy_(second.labels.flip(0))
     for lane in (first, second):
         lane.images.copy_(alone.images)

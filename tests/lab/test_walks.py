@@ -38,7 +38,10 @@ RECIPE = PathRecipe(
     rho=1.0, reach=(0.05, 0.9), points=4, last=2, schedule=Schedule(xi=2, nu=2), rate=0.01
 )
 START = Reference("digit-net", DenseRecipe(20, 0.05))
-JOBS = [Job(START, "l0", RECIPE), Job(START, "l1", RECIPE, variant="twin")]
+JOBS = [
+    Job(START, "l0", RECIPE),
+    Job(START, "l1", replace(RECIPE, dropout=0.5), variant="twin"),
+]
 
 
 def tiny_data() -> Data:
@@ -120,6 +123,29 @@ def test_paths_stopped_after_every_stage_end_as_unbroken_ones(
         assert weights[0] == weights[1]
     assert not list((tmp_path / "broken").glob("*.state.safetensors"))
     assert walked(dense, tmp_path / "broken", until=-1.0), "finished jobs need no more time"
+
+
+def test_a_walk_with_dropout_ends_alike_beside_others_alone_and_after_a_stop(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    dropped, other = JOBS[1], replace(JOBS[1], seed=1, variant="other")
+    walk = partial(walk_paths, arena=arena, dense=dense)
+    assert walk([JOBS[0], other, dropped], folder=tmp_path / "beside", until=math.inf)
+    assert walk([dropped], folder=tmp_path / "alone", until=math.inf)
+    with monkeypatch.context() as patched:
+        clock = iter(range(10_000))
+        patched.setattr(time, "monotonic", lambda: float(next(clock)))
+        assert not walk([dropped, other], folder=tmp_path / "after", until=30.0)
+    torch.manual_seed(7)
+    assert walk([dropped], folder=tmp_path / "after", until=math.inf)
+    found = {
+        way: (tmp_path / way / f"{dropped.name}.safetensors").read_bytes()
+        for way in ("beside", "alone", "after")
+    }
+    assert len(set(found.values())) == 1
+    weights = (tmp_path / "beside" / f"{other.name}.safetensors").read_bytes()
+    assert weights != found["beside"], "another seed draws other masks"
 
 
 def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None:
@@ -340,13 +366,13 @@ def test_dense_references_keep_their_epochs_when_time_is_over(
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
     assert not train_dense([START], arena, tmp_path, until=20.0)
     assert [path.name for path in tmp_path.glob("digit-net*")] == ["digit-net.state.safetensors"]
-    seeds: list[int] = []
+    keys: list[int] = []
     monkeypatch.setattr(
-        Engine, "epoch", lambda engine: (seeds.append(torch.initial_seed()), usual(engine))[1]
+        Engine, "epoch", lambda engine: (keys.append(int(engine.lanes[0].key)), usual(engine))[1]
     )
     assert train_dense([START], arena, tmp_path)
-    assert 1 < len(seeds) < START.recipe.epochs
-    assert len(set(seeds)) == len(seeds), "every epoch has its own masks of dropout"
+    assert 1 < len(keys) < START.recipe.epochs
+    assert len(set(keys)) == len(keys), "every epoch has its own masks of dropout"
 
 
 def test_training_of_another_recipe_and_files_that_hold_none_are_named_and_left(

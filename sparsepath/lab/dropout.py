@@ -1,0 +1,54 @@
+"""Dropout whose masks a key alone decides, whatever else draws numbers beside it."""
+
+import torch
+from torch import Tensor, nn
+
+# Of MurmurHash3's last mixing (Appleby), as the signed numbers that a tensor of int32 holds.
+FIRST, SECOND = -2048144789, -1028477387
+# 2^32 over the golden ratio, farther than any place: sets layers and rounds apart.
+APART = -1640531527
+HIGHEST = 2**31 - 1
+
+
+class Keyed(nn.Dropout):
+    """Dropout by a hash of a value's place, the layer's number and a key, which is a tensor.
+
+    Torch's own generator serves all networks of a process: their masks would depend on who trains
+    beside them, and a training that goes on elsewhere would draw others.
+    """
+
+    key: Tensor
+
+    def __init__(self, p: float, key: Tensor, number: int) -> None:
+        """The layer of this number, with this share of zeros."""
+        super().__init__(p)
+        self.register_buffer("key", key, persistent=False)
+        self.number = number
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The values that live, scaled so that their mean stays; all of them in evaluation."""
+        if not self.training or self.p == 0:
+            return input
+        first = mixed(self.key + self.number * APART)
+        places = torch.arange(input.numel(), dtype=torch.int32, device=input.device)
+        # Two rounds: after one, the masks of two steps would be the same one at other places.
+        drawn = mixed(mixed(places + first) ^ mixed(first + APART)) & HIGHEST
+        lives = drawn.view(input.shape) >= round(self.p * 2**31)
+        return torch.where(lives, input / (1 - self.p), 0)
+
+
+def mixed(words: Tensor) -> Tensor:
+    """Whole numbers of 32 bits, each bit of which now hangs on all of them."""
+    words = (words ^ ((words >> 16) & 0xFFFF)) * FIRST
+    words = (words ^ ((words >> 13) & 0x7FFFF)) * SECOND
+    return words ^ ((words >> 16) & 0xFFFF)
+
+
+def keyed(model: nn.Module, key: Tensor) -> None:
+    """Let all dropout of a model follow this key."""
+    found = [name for name, part in model.named_modules() if isinstance(part, nn.Dropout)]
+    for number, name in enumerate(found):
+        parent, _, last = name.rpartition(".")
+        old = model.get_submodule(name)
+        assert isinstance(old, nn.Dropout)
+        setattr(model.get_submodule(parent), last, Keyed(old.p, key, number).train(old.training))

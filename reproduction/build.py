@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparsepath.errors import BadInput
 from sparsepath.report.arms import arms_table
 from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
@@ -72,8 +73,13 @@ def figures() -> Mapping[str, "Figure"]:
 
 def page(text: str, made: Mapping[str, Table]) -> str:
     """The page with every table that it names made anew."""
-    named = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    return named.sub(lambda found: f"{found[1]}{made[found[2]].markdown()}\n{found[3]}", text)
+
+    def table(found: re.Match[str]) -> str:
+        if found[2] not in made:
+            raise BadInput(f"The page names a table {found[2]!r}; there are {', '.join(made)}.")
+        return f"{found[1]}{made[found[2]].markdown()}\n{found[3]}"
+
+    return re.sub(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", table, text, flags=re.DOTALL)
 
 
 def arms_of(data: str) -> list[tuple[str, dict[str, Any]]]:

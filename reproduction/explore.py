@@ -31,7 +31,7 @@ from sparsepath.storage import read_json
 
 HELD_OUT = 5000
 DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.25)
-USUAL_DECAY, USUAL_SHIFT = 5e-4, 4
+USUAL_DECAY = 5e-4
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def dense(data: str, network: str, *recipes: DenseRecipe) -> Question:
 def named(recipe: DenseRecipe) -> str:
     """What tells a recipe from the other candidates."""
     dropout = "" if recipe.dropout is None else f"dropout{recipe.dropout:g}-"
-    shift = "" if recipe.shift == USUAL_SHIFT else f"shift{recipe.shift}-"
+    shift = "" if recipe.shift == DenseRecipe.shift else f"shift{recipe.shift}-"
     return f"{dropout}{shift}rate{recipe.rate:g}-epochs{recipe.epochs}"
 
 
@@ -77,7 +77,7 @@ def shorter(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
     return replace(recipe, schedule=schedule)
 
 
-def best_mode(network: str, dropout: float, *ways: tuple[float, float]) -> Question:
+def free_paths(network: str, dropout: float, *ways: tuple[float, float]) -> Question:
     """How much dropout, and how much of a teacher, does a path want? Beside it magnitude's."""
     recipe = replace(DENSE[network], dropout=dropout)
     start = Reference(network, recipe, variant=named(recipe))
@@ -164,17 +164,17 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     ),
     **{
         f"best-cnn-{dropout:g}": partial(
-            best_mode, "cnn", dropout, *product((0.0, dropout), (0.0, 0.5)), (0.0, 0.9)
+            free_paths, "cnn", dropout, *product((0.0, dropout), (0.0, 0.5)), (0.0, 0.9)
         )
         for dropout in DROPOUTS
     },
-    "taught-cnn": lambda: best_mode("cnn", 0.1, (0.0, 0.25), (0.0, 0.6), (0.0, 0.95)),
+    "taught-cnn": lambda: free_paths("cnn", 0.1, (0.0, 0.25), (0.0, 0.6), (0.0, 0.95)),
     "shrinking-cnn": lambda: shrinking("cnn"),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))
     ),
-    "best-nin-0.1": lambda: best_mode("nin", 0.1, (0.0, 0.0), (0.1, 0.0)),
-    "best-nin-0.2": lambda: best_mode("nin", 0.2, (0.0, 0.0), (0.1, 0.0), (0.2, 0.0)),
+    "best-nin-0.1": lambda: free_paths("nin", 0.1, (0.0, 0.0), (0.1, 0.0)),
+    "best-nin-0.2": lambda: free_paths("nin", 0.2, (0.0, 0.0), (0.1, 0.0), (0.2, 0.0)),
     "paper-low-rank-nin": lambda: paper_training(
         "low-rank-nin", *((rate, USUAL_DECAY) for rate in (0.1, 0.2, 0.3)), (0.1, 0.0)
     ),

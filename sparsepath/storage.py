@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from sparsepath.errors import BadInput
 
@@ -85,23 +85,21 @@ def write_tensors(
     }
 
     def write(neighbour: Path) -> None:
-        save_file(plain, neighbour, dict(header))
-        _sort_header(neighbour)
+        # As bytes: to a file the library writes by way of one of its own, which a kill would leave.
+        neighbour.write_bytes(_in_order(save(plain, dict(header))))
 
     write_atomically(path, write)
 
 
-def _sort_header(path: Path) -> None:
-    """Put the texts of a safetensors header in order: the library leaves them in a random one."""
-    with path.open("r+b") as file:
-        length = int.from_bytes(file.read(8), "little")
-        content = json.loads(file.read(length))
-        if "__metadata__" in content:
-            content["__metadata__"] = dict(sorted(content["__metadata__"].items()))
-        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-        assert len(text) <= length, "the same content in another order is no longer"
-        file.seek(8)
-        file.write(text.ljust(length))
+def _in_order(file: bytes) -> bytes:
+    """The same with the texts of its header in order: the library leaves them in a random one."""
+    end = 8 + int.from_bytes(file[:8], "little")
+    content = json.loads(file[8:end])
+    if "__metadata__" in content:
+        content["__metadata__"] = dict(sorted(content["__metadata__"].items()))
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    assert len(text) <= end - 8, "the same content in another order is no longer"
+    return file[:8] + text.ljust(end - 8) + file[end:]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sparsepath import deploy
+from sparsepath import BadInput, deploy
 from sparsepath.lab.comparisons import best_mode, comparisons
 from sparsepath.lab.experiments import NETWORKS, paths
 from sparsepath.lab.jobs import Job
@@ -124,7 +124,17 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     write_json(tmp_path / "cifar10" / "t-test" / "one.json", {"title": "one net", "pairs": pairs})
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "old.md").touch()
+    readme = tmp_path / "README.md"
+    readme.write_text("Before.\n<!-- table outcome -->\nold\n<!-- end -->\nAfter.\n")
     runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
+    page = readme.read_text()
+    assert page.startswith("Before.\n<!-- table outcome -->\nOur figures at")
+    assert page.endswith("\n<!-- end -->\nAfter.\n")
+    assert "old" not in page
+    assert "| CIFAR-10 | NIN | l1 | (90.71) | missing (33.4) |" in page
+    readme.write_text("<!-- table income -->\n<!-- end -->")
+    with pytest.raises(BadInput, match="names a table 'income'; there are summary, outcome"):
+        runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         "cifar10-best-mode-nin-60.png",
         "cifar10-comparisons-nin-40.png",

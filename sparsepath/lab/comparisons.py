@@ -67,14 +67,14 @@ def best(network: str, *, finetune: int = 40) -> PathRecipe:
 
 LONG: Mapping[str, int] = {"cnn": 100, "nin": 60}
 """Epochs of the fine-tunes of best mode itself: more than a comparison of many arms can afford."""
-STEPS = 7
-"""Its points: the smaller the steps to a sparsity, the less is lost there."""
+STEPS: Mapping[str, int] = {"cnn": 9, "nin": 7}
+"""Its points, more than the comparisons': the smaller the steps to a sparsity, the less is lost."""
 
 
 def best_mode(network: str, *, seeds: int = 3) -> list[Job]:
     """l0 as far as it goes, of as many seeds."""
     usual = best(network, finetune=LONG[network])
-    recipe = replace(usual, points=STEPS, last=STEPS - 1)
+    recipe = replace(usual, points=STEPS[network], last=STEPS[network] - 1)
     return [
         Job(
             best_reference(network, seed),

@@ -7,17 +7,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparsepath.errors import BadInput
+from sparsepath.errors import BadInput, checked_number
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances, locked, sweep
-from sparsepath.lab.starts import Reference, check_same, drawn, fresh, images_of, lane_of
-from sparsepath.lab.training import seed_of
+from sparsepath.lab.records import check_same, images_of, taken_up
+from sparsepath.lab.starts import Reference, drawn, fresh, lane_of
+from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_weights, part, prefixed
 from sparsepath.storage import read_json, read_tensors, write_json, write_tensors
 
 KEPT_EVERY = 20.0
-"""Seconds of training that a kill may cost."""
+"""Seconds of training that a kill may cost, besides the epoch in hand."""
+
+
+def state_of(reference: Reference, folder: Path) -> Path:
+    """Where a training that is not over is kept."""
+    return folder / f"{reference.name}.state.safetensors"
 
 
 class Cycle:
@@ -37,29 +43,37 @@ class Cycle:
             **circumstances(arena.device),
         }
         self.epoch = 0
-        self._state = folder / f"{reference.name}.state.safetensors"
+        self._state = state_of(reference, folder)
         gone = self._resume() if self._state.exists() else 0.0
         self._began = time.monotonic() - gone
 
     def _resume(self) -> float:
         """Take up what is kept; the seconds that it took."""
         tensors, header = read_tensors(self._state)
+        reference = self.reference
+        recipe, seed = reference.recipe, reference.seed
         try:
             kept = json.loads(header["sparsepath"])
-            self.epoch, gone = int(kept["epoch"]), float(kept["seconds"])
+            record, gone = dict(kept["record"]), checked_number("seconds", kept["seconds"])
+            check_same(record, self._state, recipe=recipe, seed=seed, arena=self.arena)
             momentum = tensors["momentum"].view_as(self.lane.momentum)
-            record = dict(kept["record"])
+            fits = 0 < kept["epoch"] < recipe.epochs and bool(momentum.isfinite().all())
+        except BadInput:
+            raise
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise BadInput(
-                f"{str(self._state)!r} holds no training that this version knows; move it away."
-            ) from error
-        reference = self.reference
-        check_same(
-            record, self._state, recipe=reference.recipe, seed=reference.seed, arena=self.arena
-        )
+            raise self._unknown() from error
+        if not fits:
+            raise self._unknown()
         load_weights(self.model, part(tensors, "W"), self._state)
         self.lane.momentum.copy_(momentum)
+        self.epoch = int(kept["epoch"])
+        self.record = taken_up(record, self.arena, epochs=self.epoch)
         return gone
+
+    def _unknown(self) -> BadInput:
+        return BadInput(
+            f"{str(self._state)!r} holds no training that this version knows; move it away."
+        )
 
     def keep(self) -> None:
         """Write down all that a later call needs to go on, if there is anything yet."""
@@ -80,7 +94,7 @@ class Cycle:
         return self.epoch == self.reference.recipe.epochs
 
     def fill(self) -> None:
-        """Fill the lane with a fresh epoch, which the kind of network and its seed decide."""
+        """Fill the lane with a fresh epoch; recipes of one network and seed are given the same."""
         recipe, lane = self.reference.recipe, self.lane
         lane.rates.copy_(recipe.rates(self.epoch, len(lane.rates)))
         key = (self.reference.network, self.reference.seed, self.epoch)
@@ -90,9 +104,10 @@ class Cycle:
     def done(self, loss: float) -> None:
         """Count one epoch, and write the network down after the last."""
         self.epoch += 1
-        # A last step may break the weights after a finite loss.
-        if not math.isfinite(loss) or not self.lane.W.isfinite().all():
-            raise BadInput(
+        if not math.isfinite(loss) or not self.lane.whole():
+            # It would only break again: with another rate it is another training.
+            self._state.unlink(missing_ok=True)
+            raise Diverged(
                 f"The loss of the dense {self.reference.name} is no longer finite in epoch "
                 f"{self.epoch}: lower its rate of {self.reference.recipe.rate:g}."
             )
@@ -114,39 +129,58 @@ def train_dense(
 ) -> bool:
     """Train the dense references that `folder` lacks, all side by side; False if time was over.
 
-    What a call leaves unfinished the next goes on with, beside whichever others.
+    What a call leaves unfinished the next goes on with, beside whichever others. One whose loss is
+    no longer finite is set aside, and named when the others are through.
     """
-    lacking = []
+    references = list(references)
+    if not _lacking(references, arena, folder):
+        return True
+    with locked(folder):
+        sweep(folder)
+        # Looked for again: another process may have trained them until now.
+        lacking = _lacking(references, arena, folder)
+        return _train([Cycle(each, arena, folder) for each in lacking], until)
+
+
+def _lacking(references: Iterable[Reference], arena: Arena, folder: Path) -> list[Reference]:
+    found = []
     for reference in references:
         written = folder / f"{reference.name}.json"
         if written.exists():
             kept = read_json(written)
             check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
+            state_of(reference, folder).unlink(missing_ok=True)  # left by a kill at the very end
         else:
-            lacking.append(reference)
-    if not lacking:
-        return True
-    with locked(folder):
-        sweep(folder)
-        return _train([Cycle(each, arena, folder) for each in lacking], until)
+            found.append(reference)
+    return found
 
 
 def _train(cycles: Sequence[Cycle], until: float) -> bool:
-    kept = time.monotonic()
+    kept, lost = time.monotonic(), list[str]()
     while cycles:
         # Those whose cycle is over make room: the others are captured anew without them.
         engine = Engine([cycle.lane for cycle in cycles])
-        while not any(cycle.over for cycle in cycles):
-            over = time.monotonic() > until
-            if over or time.monotonic() > kept + KEPT_EVERY:
+        going = list(cycles)
+        while len(going) == len(cycles):
+            late = time.monotonic() > until
+            if late or time.monotonic() > kept + KEPT_EVERY:
                 for cycle in cycles:
                     cycle.keep()
                 kept = time.monotonic()
-            if over:
+            if late:
                 return False
             for cycle in cycles:
                 cycle.fill()
+            going = []
             for cycle, loss in zip(cycles, engine.epoch(), strict=True):
-                cycle.done(float(loss))
-        cycles = [cycle for cycle in cycles if not cycle.over]
+                try:
+                    cycle.done(float(loss))
+                except Diverged as error:
+                    lost.append(str(error))
+                    print(error, flush=True)  # time may be over before the others are through
+                else:
+                    going += [] if cycle.over else [cycle]
+        cycles = going
+    if lost:
+        raise Diverged(" ".join(lost))
     return True

@@ -112,8 +112,8 @@ def short(recipe: PathRecipe, data: str, network: str, penalty: str) -> PathReci
 def paths(data: str, networks: Sequence[str], penalties: Sequence[str]) -> list[Job]:
     """The paper's paths on one data set, and the CNN's without the guard, which forbids the paper's
     own counts. The paper does not give its range of mu: CIFAR's paths were walked over longer ones
-    first, some then over short ones; SVHN's over short ones alone. On CIFAR-10 the CNN also walks
-    from an early start.
+    first, some then over short ones; SVHN's, but for the CNN's, over short ones alone. On CIFAR-10
+    the CNN also walks from an early start.
     """
     found = []
     for net, by in product(networks, penalties):

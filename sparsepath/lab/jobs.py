@@ -9,7 +9,8 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.choices import PENALTIES
 from sparsepath.lab.recipes import PathRecipe
-from sparsepath.lab.starts import Reference, check_same
+from sparsepath.lab.records import check_same
+from sparsepath.lab.starts import Reference
 from sparsepath.penalties import Penalty
 from sparsepath.projections import TopK
 
@@ -50,5 +51,5 @@ class Job:
         if start != self.start.name:
             raise BadInput(
                 f"{str(path)!r} started from {start}, not from {self.start.name}: "
-                f"choose another folder."
+                "move it away, or choose another folder."
             )

@@ -1,5 +1,6 @@
 """One network of the engine: its weights in one flat buffer, and all that its step reads."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -106,6 +107,10 @@ class Lane:
     def draw(self, seed: int) -> None:
         """Let this seed decide the masks of dropout from the next step on."""
         self.key.fill_(seed % HIGHEST)
+
+    def whole(self) -> bool:
+        """Whether weights and their squares are finite: a last step may break them after a loss."""
+        return math.isfinite(self.W.square().sum(dtype=torch.float64))
 
     @torch.no_grad()
     def refresh(self) -> None:

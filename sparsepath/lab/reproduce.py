@@ -13,7 +13,7 @@ import torch
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.comparisons import LONG, best_mode, comparisons
+from sparsepath.lab.comparisons import best_mode, comparisons
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import NETWORKS, paths, t_test
@@ -98,7 +98,8 @@ def reproduce(
         elif name == "t-test":
             done = _t_test(lab)
         elif name == "best-mode":
-            done = all(_best(lab, net) for net in COMPARED if net in networks)
+            modes = ({"l0": best_mode(net)} for net in COMPARED if net in networks)
+            done = all(_walk_arms(lab, arms, name) for arms in modes)
         else:
             pairs = itertools.product(COMPARED, FINETUNES)
             done = all(_compared(lab, net, epochs) for net, epochs in pairs if net in networks)
@@ -129,22 +130,13 @@ def device_named(name: str) -> torch.device:
 
 def _compared(lab: Lab, network: str, finetune: int) -> bool:
     """Walk every arm, and write down what is there of each."""
-    arms = comparisons(network, finetune=finetune)
-    return _walk_arms(lab, arms, "comparisons", network=network, finetune=finetune)
+    return _walk_arms(lab, comparisons(network, finetune=finetune), "comparisons")
 
 
-def _best(lab: Lab, network: str) -> bool:
-    arms = {"l0": best_mode(network)}
-    return _walk_arms(lab, arms, "best-mode", network=network, finetune=LONG[network])
-
-
-def _walk_arms(
-    lab: Lab, arms: Mapping[str, Sequence[Job]], part: str, *, network: str, finetune: int
-) -> bool:
+def _walk_arms(lab: Lab, arms: Mapping[str, Sequence[Job]], part: str) -> bool:
     arena = lab.arena("cifar10")
     jobs = [job for arm in arms.values() for job in arm]
-    place = lab.folder / arena.data.name
-    write_down = partial(gather, arms, place, part, network=network, finetune=finetune)
+    write_down = partial(gather, arms, lab.folder / arena.data.name, part)
     return _walk_and(write_down, lab, jobs, arena, f"{part}/walked")
 
 
@@ -161,10 +153,10 @@ def _walk_and(
     return done
 
 
-def gather(
-    arms: Mapping[str, Sequence[Job]], place: Path, part: str, *, network: str, finetune: int
-) -> None:
+def gather(arms: Mapping[str, Sequence[Job]], place: Path, part: str) -> None:
     """Write one record of all arms, as far as they have been walked."""
+    first = arms["l0"][0]
+    network, finetune = first.start.network, first.recipe.schedule.finetune
     walked = place / part / "walked"
     found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], walked))}
     if not found:

@@ -1,9 +1,7 @@
 """What work on the engine starts from: references, fresh weights on a lane, draws of images."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,7 +11,7 @@ from sparsepath.lab.arena import Arena
 from sparsepath.lab.engine import BATCH
 from sparsepath.lab.lane import Lane
 from sparsepath.lab.models import Network, build
-from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.recipes import DenseRecipe
 from sparsepath.lab.training import seed_of
 
 
@@ -79,35 +77,3 @@ def lane_of(
 def drawn(arena: Arena, *key: object) -> torch.Generator:
     """A generator that the key alone decides."""
     return torch.Generator(arena.device).manual_seed(seed_of(*key))
-
-
-def images_of(arena: Arena) -> dict[str, Any]:
-    """What a record says of its images."""
-    return {"data": arena.data.name, "training_images": len(arena.padded)}
-
-
-def check_same(
-    kept: Mapping[str, Any],
-    path: Path,
-    *,
-    recipe: DenseRecipe | PathRecipe,
-    seed: int,
-    arena: Arena,
-    more: Collection[str] = (),
-) -> None:
-    """Refuse what other settings made, or another data set; or what lacks these and `more`."""
-    wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
-    missing = sorted({*wanted, *more} - kept.keys())
-    if missing:
-        raise BadInput(
-            f"{str(path)!r} does not say its {', '.join(missing)}: it is damaged or of an older "
-            "version; move it away, or choose another folder."
-        )
-    if recipe.made(kept["recipe"]):
-        del wanted["recipe"]
-    for what, value in wanted.items():
-        if kept[what] != value:
-            raise BadInput(
-                f"{str(path)!r} was made with {what} {kept[what]}, not with {value}: "
-                f"choose another folder."
-            )

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
@@ -19,7 +17,8 @@ from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.jobs import METHODS, Job
 from sparsepath.lab.recipes import median_norm
-from sparsepath.lab.starts import drawn, fresh, images_of, lane_of
+from sparsepath.lab.records import images_of, taken_up
+from sparsepath.lab.starts import drawn, fresh, lane_of
 from sparsepath.lab.state import plain_residuals, read_state, write_state
 from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_checkpoint
@@ -112,11 +111,7 @@ class Walk:
                 f"The dense network {self.job.start.name!r} changed since the walk of "
                 f"{str(self._state)!r} began: move that walk away."
             )
-        here = circumstances(self.arena.device)
-        earlier = {name: kept[name] for name in here if name in kept and kept[name] != here[name]}
-        if earlier:
-            kept.setdefault("earlier", []).append({"points": len(kept["points"]), **earlier})
-        self.record = {**kept, **here}
+        self.record = taken_up(kept, self.arena, points=len(kept["points"]))
         return progress
 
     def _advance(self) -> None:
@@ -198,8 +193,7 @@ class Walk:
     def done(self, loss: float) -> None:
         """Count one epoch, and go on to the next stage after the last."""
         assert self.stage is not None
-        # A last step may break the weights after a finite loss.
-        whole = math.isfinite(self.lane.W.square().sum(dtype=torch.float64))
+        whole = self.lane.whole()
         if not math.isfinite(loss) or not whole:
             broken = f"the loss is {loss}{'' if whole else ' and the weights are not finite'}"
             raise Diverged(

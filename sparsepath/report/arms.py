@@ -71,14 +71,14 @@ def arms_table(
     ]
     beside = (
         f"; below, how many points {against} is above the others, and the standard error of the "
-        "difference, by pairs of the same seed. Empty where an arm has no points."
+        "difference, by pairs of the same seed"
     )
     return Table(
         title,
         ["arm", "seeds", *(f"{100 * level:.3g}% zero" for level in levels)],
         rows,
         "Test accuracy in percent, mean (sd) over seeds, interpolated between the points of a "
-        f"path{beside if len(arms) > 1 else '.'}",
+        f"path{beside if len(arms) > 1 else ''}. Empty where an arm has no points.",
     )
 
 

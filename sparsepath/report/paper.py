@@ -165,21 +165,24 @@ def outcome(paper: Record, records: Sequence[Record]) -> Table:
         ]
         for path in shown
     ]
-    aims: dict[tuple[str, str, str], list[str]] = {}
+    aims: dict[tuple[str, ...], list[str]] = {}
     for path in shown:
         theirs, ours = list(path.pairs)[-1]
         if ours is not None:
-            key = (path.data, path.network, path.penalty)
-            aims.setdefault(key, []).append(_aim(theirs, ours))
+            aims.setdefault(_key(path), []).append(_aim(theirs, ours))
     reached = sum(_REACHED in found for found in aims.values())
     titles = ["data", "network", "path", "dense", "zero kernels", "change", "aim"]
     return Table(
         "Our figures at the paper's last point, the paper's own in brackets.",
         [*titles, "first past the paper's count"],
         rows,
-        f"In percent and points. Of 24 paths {len(aims)} are walked to their end, and {reached} of "
-        "these reach the aim, with the guard and over the first range of mu or without.",
+        f"In percent and points. Of {len({_key(path) for path in shown})} paths {len(aims)} are "
+        f"walked to their end, and {reached} of these reach the aim in one of their rows.",
     )
+
+
+def _key(path: ReportedPath) -> tuple[str, ...]:
+    return path.data, path.network, path.penalty
 
 
 def _standing(path: ReportedPath) -> list[str]:

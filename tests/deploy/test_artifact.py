@@ -303,7 +303,7 @@ def test_no_room_for_the_first_byte_is_told_too(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sparsepath.storage, "save_file", full)
+    monkeypatch.setattr(sparsepath.storage, "save", full)
     with pytest.raises(BadInput, match="No space left on device"):
         save(small(), tmp_path / "net")
     assert not list(tmp_path.iterdir())

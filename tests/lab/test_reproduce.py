@@ -94,8 +94,7 @@ def test_best_mode_walks_more_points_with_longer_fine_tunes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparisons, "LONG", {"digit-net": 3})
-    monkeypatch.setattr(reproduce, "LONG", {"digit-net": 3})
-    monkeypatch.setattr(comparisons, "STEPS", 3)
+    monkeypatch.setattr(comparisons, "STEPS", {"digit-net": 3})
     monkeypatch.setattr(reproduce, "best_mode", partial(comparisons.best_mode, seeds=2))
     assert not run("best-mode", folder, minutes=0.0)
     assert run("best-mode", folder)
@@ -111,12 +110,17 @@ def test_best_mode_walks_more_points_with_longer_fine_tunes(
     assert kept == {*first, "digit-net-l0-best-1.safetensors"}, "every point of the first seed"
 
 
-def test_best_mode_starts_where_its_comparisons_do() -> None:
-    for network in ("cnn", "nin"):
-        arms = comparisons.comparisons(network)
-        assert {job.start for job in comparisons.best_mode(network)} == {
-            job.start for job in arms["l0"]
-        }
+@pytest.mark.parametrize("network", ["cnn", "nin"])
+def test_best_mode_starts_where_its_comparisons_do_and_takes_smaller_steps(network: str) -> None:
+    (best, *_), (compared, *_) = (
+        comparisons.best_mode(network),
+        comparisons.comparisons(network)["l0"],
+    )
+    assert best.start == compared.start
+    assert best.recipe.span == compared.recipe.span
+    assert best.recipe.length == best.recipe.points > compared.recipe.points
+    longer, usual = (job.recipe.schedule.finetune or 0 for job in (best, compared))
+    assert longer > usual
 
 
 def test_magnitude_prunes_late_where_the_fine_tune_is_short() -> None:

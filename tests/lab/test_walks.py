@@ -1,13 +1,16 @@
 """Several paths on one engine: stopped at any time they go on, and end as if never stopped."""
 
+import itertools
 import json
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from torch import nn
 
 from sparsepath import BadInput, Residuals, Schedule
 from sparsepath.lab import dense as dense_networks
-from sparsepath.lab import walks
+from sparsepath.lab import records, walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import train_dense
@@ -229,6 +232,22 @@ def test_a_walk_whose_one_step_breaks_its_weights_is_set_aside_too(
     assert len(kept["points"]) == 3
 
 
+def dies_after(number: int, patched: pytest.MonkeyPatch, module: ModuleType, *writes: str) -> None:
+    """Let a module's calls of these be a kill once so many files are written."""
+    left = iter(range(number))
+
+    def dying(write: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(*given: object, **named: object) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            write(*given, **named)
+
+        return wrapped
+
+    for name in writes:
+        patched.setattr(module, name, dying(getattr(module, name)))
+
+
 def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
     dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,19 +263,8 @@ def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
 
     def killed_after(number: int, folder: Path) -> bool:
         """Walk, killed once so many files are written; whether there are more."""
-        left = iter(range(number))
-
-        def dying(write: Callable[..., None]) -> Callable[..., None]:
-            def wrapped(*given: object, **named: object) -> None:
-                if next(left, None) is None:
-                    raise KeyboardInterrupt
-                write(*given, **named)
-
-            return wrapped
-
         with monkeypatch.context() as patched:
-            for name in ("write_json", "write_tensors", "write_state"):
-                patched.setattr(walks, name, dying(getattr(walks, name)))
+            dies_after(number, patched, walks, "write_json", "write_tensors", "write_state")
             try:
                 assert go_on(folder=folder)
             except KeyboardInterrupt:
@@ -274,16 +282,43 @@ def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
 
 def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
     wild = replace(START, recipe=DenseRecipe(3, 1e30))
-    with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch"):
+    with pytest.raises(Diverged, match="dense digit-net is no longer finite in epoch"):
         train_dense([wild], Arena(tiny_data(), CPU, flip=False), tmp_path)
     assert not list(tmp_path.glob("digit-net*"))
+
+
+def test_a_dense_reference_that_diverges_is_set_aside_and_can_be_trained_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense_networks, "KEPT_EVERY", -1.0)
+    arena = Arena(tiny_data(), CPU, flip=False)
+    good, other = (Reference("digit-net", DenseRecipe(3, 0.05), seed=seed) for seed in (1, 2))
+    wild = replace(START, recipe=DenseRecipe(9, 1e30))
+    with pytest.raises(Diverged, match="dense digit-net is no longer finite in epoch"):
+        train_dense([good, wild, other], arena, tmp_path)
+    assert {path.name for path in tmp_path.glob("digit-net*.json")} == {
+        "digit-net-1.json",
+        "digit-net-2.json",
+    }
+    assert train_dense([good, START, other], arena, tmp_path), "nothing of it is in the way"
+
+
+def test_weights_that_an_epoch_broke_are_never_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    cycle = dense_networks.Cycle(START, arena, tmp_path)
+    cycle.fill()
+    cycle.lane.W[3] = math.inf
+    with pytest.raises(Diverged, match="no longer finite in epoch 1"):
+        cycle.done(1.0)
 
 
 def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Path) -> None:
     data = tiny_data()
     few = replace(data, train=data.train.select(torch.arange(BATCH)))
     wild = replace(START, recipe=DenseRecipe(1, 1e40))
-    with pytest.raises(BadInput, match="dense digit-net is no longer finite in epoch 1"):
+    with pytest.raises(Diverged, match="dense digit-net is no longer finite in epoch 1"):
         train_dense([wild], Arena(few, CPU, flip=False), tmp_path)
     assert not list(tmp_path.glob("digit-net*"))
 
@@ -395,13 +430,128 @@ def test_training_of_another_recipe_and_files_that_hold_none_are_named_and_left(
         ({name: each for name, each in tensors.items() if name != "momentum"}, header),
         (tensors, {}),
         (tensors, {"sparsepath": "[]"}),
-        (tensors, {"sparsepath": '{"epoch": 1, "seconds": 0, "record": 3}'}),
+        (tensors, {"sparsepath": '{"epoch": 1, "seconds": 1, "record": 3}'}),
+        ({**tensors, "momentum": tensors["momentum"] * math.nan}, header),
+        *((tensors, said(header, epoch=epoch)) for epoch in (0, 20, 21, None)),
+        (tensors, said(header, record={**json.loads(header["sparsepath"])["record"], "recipe": 0})),
     ):
         write_tensors(state, *damaged)
         bad = state.read_bytes()
         with pytest.raises(BadInput, match=r"holds no training .*move it away"):
             train_dense([START], arena, tmp_path)
         assert state.read_bytes() == bad
+    write_tensors(state, tensors, said(header, seconds=math.nan))
+    with pytest.raises(BadInput, match="seconds must be a finite number"):
+        train_dense([START], arena, tmp_path)
+
+
+def said(header: dict[str, str], **changed: object) -> dict[str, str]:
+    """A state's header with some of it changed."""
+    return {"sparsepath": json.dumps({**json.loads(header["sparsepath"]), **changed})}
+
+
+def test_a_dense_reference_trained_on_elsewhere_says_where_and_how_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(dense_networks, "circumstances", lambda device: {"machine": "another"})
+        cycle = dense_networks.Cycle(START, arena, tmp_path)
+        cycle.fill()
+        cycle.done(1.0)
+        cycle._began -= 1000
+        cycle.keep()
+    assert train_dense([START], arena, tmp_path)
+    record = read_json(tmp_path / "digit-net.json")
+    assert record["earlier"] == [{"epochs": 1, "machine": "another"}]
+    assert record["machine"] != "another"
+    assert record["seconds_side_by_side"] > 1000
+
+
+def test_dense_references_are_kept_every_so_often_and_not_at_every_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = []
+    clock = iter(range(10_000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(dense_networks, "KEPT_EVERY", 20.0)
+    monkeypatch.setattr(dense_networks.Cycle, "keep", lambda cycle: kept.append(cycle.epoch))
+    train_dense([START], Arena(tiny_data(), CPU, flip=False), tmp_path)
+    assert len(kept) == 1 or min(b - a for a, b in itertools.pairwise(kept)) > 5
+    assert kept
+
+
+def test_a_state_that_a_kill_left_beside_its_network_goes(tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    short = replace(START, recipe=DenseRecipe(2, 0.05))
+    assert train_dense([short], arena, tmp_path)
+    state = tmp_path / "digit-net.state.safetensors"
+    state.write_text("of a training that is over")
+    assert train_dense([short], arena, tmp_path)
+    assert not state.exists()
+
+
+def test_what_a_kill_left_of_a_write_goes(tmp_path: Path) -> None:
+    (tmp_path / ".digit-net.json.x.part").write_text("{")
+    short = replace(START, recipe=DenseRecipe(1, 0.05))
+    assert train_dense([short], Arena(tiny_data(), CPU, flip=False), tmp_path)
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_reference_that_another_process_trained_meanwhile_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    short = replace(START, recipe=DenseRecipe(2, 0.05))
+    train_dense([short], arena, tmp_path / "other")
+
+    @contextmanager
+    def waited(folder: Path) -> Iterator[None]:
+        with locked(folder):
+            for path in (tmp_path / "other").glob("digit-net*"):
+                shutil.copy(path, folder)
+            yield
+
+    monkeypatch.setattr(dense_networks, "locked", waited)
+    monkeypatch.setattr(dense_networks, "Engine", None)
+    assert train_dense([short], arena, tmp_path / "own")
+
+
+def test_recipes_of_one_network_and_seed_see_the_same_images(tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    lanes = []
+    for variant, seed in (("a", 0), ("b", 0), ("a", 1)):
+        each = Reference("digit-net", DenseRecipe(2, 0.05), seed=seed, variant=variant)
+        cycle = dense_networks.Cycle(each, arena, tmp_path)
+        cycle.fill()
+        lanes.append(cycle.lane)
+    assert torch.equal(lanes[0].images, lanes[1].images)
+    assert int(lanes[0].key) == int(lanes[1].key)
+    assert not torch.equal(lanes[0].images, lanes[2].images)
+    assert int(lanes[0].key) != int(lanes[2].key)
+
+
+def test_dense_references_killed_between_any_two_files_end_as_unbroken_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    monkeypatch.setattr(dense_networks, "KEPT_EVERY", -1.0)
+    train_dense(DROPPED, arena, tmp_path / "unbroken")
+    number = 0
+    while True:
+        folder = tmp_path / str(number)
+        with monkeypatch.context() as patched:
+            dies_after(number, patched, dense_networks, "write_json", "write_tensors")
+            try:
+                train_dense(DROPPED, arena, folder)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        assert train_dense(DROPPED, arena, folder)
+        assert whole_files(folder) == whole_files(tmp_path / "unbroken"), number
+        number += 1
+    assert number == 2 + 2 + 2 + 1 + 2, "two, two and one state, and two files for each network"
 
 
 def test_two_processes_never_train_the_same_dense_references(dense: Path) -> None:
@@ -432,7 +582,7 @@ def test_a_walk_resumed_elsewhere_says_where_it_began(
     arena = Arena(tiny_data(), CPU, flip=False)
     Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
     here = walks.circumstances(CPU)
-    monkeypatch.setattr(walks, "circumstances", lambda device: {**here, "machine": "another"})
+    monkeypatch.setattr(records, "circumstances", lambda device: {**here, "machine": "another"})
     again = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
     assert again.record["machine"] == "another"
     assert again.record["earlier"] == [{"points": 0, "machine": here["machine"]}]

@@ -170,7 +170,8 @@ def test_of_the_variants_those_stand_in_the_outcome_that_the_guard_or_the_range_
 
 
 def test_the_outcome_counts_a_path_once_however_many_variants_it_has():
-    walked = [record(test=0.5), record(variant="short"), record("l1", last=5)]
+    walked = [record(test=0.5), record(variant="short"), record(variant="unguarded")]
+    walked.append(record("l1", last=5))
     note = outcome(paper(), walked).note
     assert "Of 24 paths 1 are walked to their end, and 1 of these reach the aim" in note
     note = outcome(paper(), [record(test=0.5), record(variant="decayed"), record("l1")]).note

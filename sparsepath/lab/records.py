@@ -1,0 +1,50 @@
+"""What a record of work on the engine says of its images and machines, and whose it is."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from sparsepath.errors import BadInput
+from sparsepath.lab.arena import Arena
+from sparsepath.lab.folders import circumstances
+from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+
+
+def images_of(arena: Arena) -> dict[str, Any]:
+    """What a record says of its images."""
+    return {"data": arena.data.name, "training_images": len(arena.padded)}
+
+
+def check_same(
+    kept: Mapping[str, Any],
+    path: Path,
+    *,
+    recipe: DenseRecipe | PathRecipe,
+    seed: int,
+    arena: Arena,
+    more: Collection[str] = (),
+) -> None:
+    """Refuse what other settings made, or another data set; or what lacks these and `more`."""
+    wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
+    missing = sorted({*wanted, *more} - kept.keys())
+    if missing:
+        raise BadInput(
+            f"{str(path)!r} does not say its {', '.join(missing)}: it is damaged or of an older "
+            "version; move it away, or choose another folder."
+        )
+    if recipe.made(kept["recipe"]):
+        del wanted["recipe"]
+    for what, value in wanted.items():
+        if kept[what] != value:
+            raise BadInput(
+                f"{str(path)!r} was made with {what} {kept[what]}, not with {value}: "
+                "move it away, or choose another folder."
+            )
+
+
+def taken_up(kept: Mapping[str, Any], arena: Arena, **so_far: int) -> dict[str, Any]:
+    """A record whose work goes on here; where it went on elsewhere stays told, and how far."""
+    here = circumstances(arena.device)
+    other = {name: kept[name] for name in here if name in kept and kept[name] != here[name]}
+    earlier = [*kept.get("earlier", []), *([{**so_far, **other}] if other else [])]
+    return {**kept, **({"earlier": earlier} if earlier else {}), **here}

@@ -293,8 +293,14 @@ def test_a_dense_reference_that_diverges_is_set_aside_and_can_be_trained_otherwi
     monkeypatch.setattr(dense_networks, "KEPT_EVERY", -1.0)
     arena = Arena(tiny_data(), CPU, flip=False)
     good, other = (Reference("digit-net", DenseRecipe(3, 0.05), seed=seed) for seed in (1, 2))
-    wild = replace(START, recipe=DenseRecipe(9, 1e30))
-    with pytest.raises(Diverged, match="dense digit-net is no longer finite in epoch"):
+    wild = replace(START, recipe=DenseRecipe(9, 0.05))
+    usual = dense_networks.Cycle.done
+
+    def done(cycle: dense_networks.Cycle, loss: float) -> None:
+        usual(cycle, math.nan if cycle.reference == wild and cycle.epoch == 2 else loss)
+
+    monkeypatch.setattr(dense_networks.Cycle, "done", done)
+    with pytest.raises(Diverged, match="dense digit-net is no longer finite in epoch 3"):
         train_dense([good, wild, other], arena, tmp_path)
     assert {path.name for path in tmp_path.glob("digit-net*.json")} == {
         "digit-net-1.json",

@@ -92,6 +92,38 @@ def free_paths(network: str, dropout: float, *ways: tuple[float, float]) -> Ques
     return walks(start, {**candidates, f"from{dropout:g}-gradual": gradual})
 
 
+def ramped(network: str) -> Question:
+    """How should l0 pull where hardly an epoch is left for the support? Beside late magnitude's.
+
+    A weak pull lets the network train, a strong one brings it to its support: one may become the
+    other, in few long iterations or in many short ones.
+    """
+    ways = arms(network, finetune=5)
+    by, usual = ways["l0"]
+    before = usual.schedule.xi * usual.schedule.delta
+    candidates = {
+        f"late-{xi}x{before // xi}-rho{rho:g}-ramp{ramp:g}": (
+            by,
+            replace(
+                usual,
+                rho=rho,
+                ramp=ramp,
+                schedule=replace(usual.schedule, xi=xi, delta=before // xi),
+            ),
+        )
+        for xi, rho, ramp in (
+            (6, 0.03, 1.0),
+            (6, 0.1, 1.0),
+            (6, 0.005, 2.0),
+            (6, 0.001, 3.0),
+            (18, 0.03, 1.0),
+            (18, 0.005, 1.2),
+            (18, 0.001, 1.4),
+        )
+    }
+    return walks(best_reference(network), {**candidates, "late": ways["gradual-late"]})
+
+
 def shrinking(network: str) -> Question:
     """How strongly should l1 and SSL, which shrink every kernel, pull?"""
     ways = arms(network, finetune=5)
@@ -169,6 +201,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         for dropout in DROPOUTS
     },
     "taught-cnn": lambda: free_paths("cnn", 0.1, (0.0, 0.25), (0.0, 0.6), (0.0, 0.95)),
+    "ramped-cnn": lambda: ramped("cnn"),
     "shrinking-cnn": lambda: shrinking("cnn"),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))

@@ -73,6 +73,8 @@ class PathRecipe:
     distil: float = 0.0
     """the share of the loss that asks for the answers of the dense network, not for the labels"""
     guard: float | None = 0.5
+    ramp: float = 1.0
+    """what rho and mu, so that no threshold moves, are multiplied by after each iteration"""
     restart: bool = False
     peak: float | None = None
     """the highest rate of each fine-tune, which is then one cycle; None holds `rate` throughout"""

@@ -132,6 +132,8 @@ class Walk:
         if stage.iteration is None:
             self.lane.begin(support=stage.support)
         elif self.job.method in PENALTIES:
+            grown = recipe.ramp**stage.iteration
+            self.admm.rho, self.admm.mu = recipe.rho * grown, stage.mu * grown
             self.lane.begin(U=self.admm.U, rho=self.admm.rho)
         else:
             self.lane.begin()

@@ -632,6 +632,25 @@ def test_a_recipe_may_give_its_own_mu_rates_decay_and_momentum(dense: Path, tmp_
     assert peaks[-1] < 0.2, "the cycle comes down again"
 
 
+def test_a_ramp_strengthens_the_pull_and_leaves_every_threshold(
+    dense: Path, tmp_path: Path
+) -> None:
+    recipe = replace(RECIPE, ramp=2.0, restart=True, schedule=Schedule(xi=3, nu=1, epsilon=0.0))
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(Job(START, "l0", recipe), arena, dense=dense, folder=tmp_path)
+    seen = []
+    while walk.stage is not None:
+        if walk.stage.iteration is not None:
+            admm = walk.admm
+            seen.append((admm.rho, float(walk.lane.pull), admm.mu / admm.rho / walk.stage.mu))
+            if len(seen) == 2:  # a resumed walk pulls as strongly
+                walk = Walk(Job(START, "l0", recipe), arena, dense=dense, folder=tmp_path)
+                assert (walk.admm.rho, float(walk.lane.pull)) == (2.0, 2.0)
+        walk.epoch = walk.stage.epochs - 1
+        walk.done(1.0)
+    assert seen == 3 * [(1.0, 1.0, 1.0), (2.0, 2.0, 1.0), (4.0, 4.0, 1.0)]
+
+
 def test_a_cycle_may_run_over_all_epochs_of_a_point(dense: Path, tmp_path: Path) -> None:
     schedule = Schedule(xi=3, delta=2, nu=1, epsilon=0.0, finetune=2)
     recipe = replace(RECIPE, peak=0.4, whole=True, schedule=schedule)

@@ -28,6 +28,7 @@ class Arena:
         A `final` arena trains on the validation images too, every choice being frozen, and judges
         by the test images, by which nothing is chosen; any other judges by the validation images.
         """
+        self.digest = data.digest()
         data = data.to(device)
         self.data = replace(data, train=data.train.joined(data.validation)) if final else data
         self.device = device

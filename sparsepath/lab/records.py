@@ -11,8 +11,12 @@ from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 
 
 def images_of(arena: Arena) -> dict[str, Any]:
-    """What a record says of its images."""
-    return {"data": arena.data.name, "training_images": len(arena.padded)}
+    """What a record says of its images; older ones lack the digest."""
+    return {
+        "data": arena.data.name,
+        "training_images": len(arena.padded),
+        "images": arena.digest,
+    }
 
 
 def check_same(
@@ -26,6 +30,8 @@ def check_same(
 ) -> None:
     """Refuse what other settings made, or another data set; or what lacks these and `more`."""
     wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
+    if "images" not in kept:
+        del wanted["images"]
     missing = sorted({*wanted, *more} - kept.keys())
     if missing:
         raise BadInput(

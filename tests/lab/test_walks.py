@@ -34,6 +34,7 @@ from sparsepath.lab.starts import Reference, lane_of
 from sparsepath.lab.state import plain_residuals
 from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Walk, walk_paths
+from sparsepath.path import Progress
 from sparsepath.storage import read_json, read_tensors, write_tensors
 
 CPU = torch.device("cpu")
@@ -566,6 +567,26 @@ def test_two_processes_never_train_the_same_dense_references(dense: Path) -> Non
         assert train_dense([START], arena, dense), "there is nothing to train"
         with pytest.raises(BadInput, match="Another process works in"):
             train_dense([replace(START, seed=7)], arena, dense)
+
+
+def test_work_on_other_pixels_or_labels_is_refused_though_name_and_count_are_the_same(
+    dense: Path, tmp_path: Path
+) -> None:
+    data = tiny_data()
+    Walk(JOBS[0], Arena(data, CPU, flip=False), dense=dense, folder=tmp_path)
+    images, labels = data.train.images.clone(), data.train.labels.clone()
+    images[7, 0, 3, 3] ^= 1
+    labels[9] = (labels[9] + 1) % 4
+    for train in (Split(images, data.train.labels), Split(data.train.images, labels)):
+        other = Arena(replace(data, train=train), CPU, flip=False)
+        with pytest.raises(BadInput, match=r"made with images \w{16}, not with \w{16}: move it"):
+            Walk(JOBS[0], other, dense=dense, folder=tmp_path)
+        with pytest.raises(BadInput, match=r"digit-net.json' was made with images"):
+            train_dense([START], other, dense)
+    again = Walk(JOBS[0], Arena(tiny_data(), CPU, flip=False), dense=dense, folder=tmp_path)
+    del again.record["images"]
+    again._keep(Progress())
+    Walk(JOBS[0], other, dense=dense, folder=tmp_path)  # an older record does not say
 
 
 def test_a_walk_from_a_dense_network_that_changed_is_refused(dense: Path, tmp_path: Path) -> None:

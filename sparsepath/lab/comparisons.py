@@ -71,10 +71,18 @@ STEPS: Mapping[str, int] = {"cnn": 9, "nin": 7}
 """Its points, more than the comparisons': the smaller the steps to a sparsity, the less is lost."""
 
 
+BEST_DISTIL: Mapping[str, float] = {}
+"""How much of its loss asks for the dense network's answers, where that was found to help."""
+
+
 def best_mode(network: str, *, seeds: int = 3) -> list[Job]:
     """l0 as far as it goes, of as many seeds."""
-    usual = best(network, finetune=LONG[network])
-    recipe = replace(usual, points=STEPS[network], last=STEPS[network] - 1)
+    recipe = replace(
+        best(network, finetune=LONG[network]),
+        points=STEPS[network],
+        last=STEPS[network] - 1,
+        distil=BEST_DISTIL.get(network, 0.0),
+    )
     return [
         Job(
             best_reference(network, seed),

@@ -200,7 +200,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         )
         for dropout in DROPOUTS
     },
-    "taught-cnn": lambda: free_paths("cnn", 0.1, (0.0, 0.25), (0.0, 0.6), (0.0, 0.95)),
+    "taught-cnn": lambda: free_paths("cnn", 0.1, *product((0.0,), (0.0, 0.25, 0.6, 0.95))),
     "ramped-cnn": lambda: ramped("cnn"),
     "shrinking-cnn": lambda: shrinking("cnn"),
     "dense-nin": lambda: dense(

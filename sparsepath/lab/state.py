@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
 from sparsepath.lab.weights import load_weights, part, prefixed
@@ -14,17 +16,25 @@ from sparsepath.path import Progress
 from sparsepath.residuals import Residuals
 from sparsepath.storage import read_tensors, write_tensors
 
+Snapshot = tuple[dict[str, Tensor], dict[str, str]]
+"""The tensors and the header of such a file."""
 
-def write_state(path: Path, admm: ADMM, *, progress: Progress, about: Mapping[str, Any]) -> None:
-    """Write W, F, Gamma, the progress, and what else the run wants to know again."""
+
+def snapshot(admm: ADMM, *, progress: Progress, about: Mapping[str, Any]) -> Snapshot:
+    """W, F, Gamma, the progress, and what else the run wants to know again, as they are now."""
     state = admm.state_dict()
     tensors = {
-        **prefixed("W", admm.model.state_dict()),
+        **prefixed("W", {name: W.clone() for name, W in admm.model.state_dict().items()}),
         **prefixed("F", state.pop("F")),
         **prefixed("Gamma", state.pop("Gamma")),
     }
     header = {"progress": asdict(progress), "admm": state, **about}
-    write_tensors(path, tensors, {"sparsepath": json.dumps(header)})
+    return tensors, {"sparsepath": json.dumps(header)}
+
+
+def write_state(path: Path, admm: ADMM, *, progress: Progress, about: Mapping[str, Any]) -> None:
+    """Write them down."""
+    write_tensors(path, *snapshot(admm, progress=progress, about=about))
 
 
 def plain_residuals(residuals: Sequence[Residuals]) -> list[dict[str, Any]]:

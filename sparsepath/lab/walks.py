@@ -19,12 +19,16 @@ from sparsepath.lab.jobs import METHODS, Job
 from sparsepath.lab.recipes import median_norm
 from sparsepath.lab.records import images_of, taken_up
 from sparsepath.lab.starts import drawn, fresh, lane_of
-from sparsepath.lab.state import plain_residuals, read_state, write_state
+from sparsepath.lab.state import Snapshot, plain_residuals, read_state, snapshot
 from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
 from sparsepath.path import PathPoint, Progress, Stage, stages
 from sparsepath.storage import read_json, write_json, write_tensors
+
+KEPT_EVERY = 10.0
+"""Seconds between the states that are written, of which there are many: all that a kill may cost,
+besides the stage in hand."""
 
 
 class Walk:
@@ -34,6 +38,8 @@ class Walk:
         """Start from the dense reference, or from where an earlier call left off."""
         self.job, self.arena, self.folder = job, arena, folder
         self._state = _state_of(job, folder)
+        self._kept = -math.inf
+        self._pending: Snapshot | None = None
         recipe = job.recipe
         dropout = job.start.recipe.dropout if recipe.dropout is None else recipe.dropout
         self.model = fresh(job.start.network, arena, seed=job.seed, dropout=dropout)
@@ -92,7 +98,15 @@ class Walk:
 
     def _keep(self, progress: Progress) -> None:
         self.record["seconds"] = time.monotonic() - self._began
-        write_state(self._state, self.admm, progress=progress, about={"record": self.record})
+        self._pending = snapshot(self.admm, progress=progress, about={"record": self.record})
+        if time.monotonic() > self._kept + KEPT_EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Write down the last state, if it has not been."""
+        if self._pending is not None:
+            write_tensors(self._state, *self._pending)
+            self._kept, self._pending = time.monotonic(), None
 
     def _resume(self) -> Progress | None:
         written = self.folder / f"{self.job.name}.json"
@@ -123,7 +137,7 @@ class Walk:
                 self._begin(item)
                 return
             self._write(item)
-        self.stage = None
+        self.stage = self._pending = None
         self._state.unlink(missing_ok=True)
 
     def _begin(self, stage: Stage) -> None:
@@ -197,6 +211,7 @@ class Walk:
         assert self.stage is not None
         whole = self.lane.whole()
         if not math.isfinite(loss) or not whole:
+            self.write()
             broken = f"the loss is {loss}{'' if whole else ' and the weights are not finite'}"
             raise Diverged(
                 f"{self.job.name}: {broken} at mu = {self.stage.mu:g}; the state before this stage "
@@ -239,27 +254,31 @@ def walk_paths(
     lost: list[str] = []
     waiting = [job for job in jobs if not _finished(job, arena, folder)]
     walks: list[Walk] = []
-    while waiting or walks:
-        while waiting and len(walks) < abreast:
-            walks.append(Walk(waiting.pop(0), arena, dense=dense, folder=folder))
-        walks = [walk for walk in walks if walk.stage is not None]
-        if not walks:
-            continue
-        # Whenever a lane is through, the others are captured anew with the next in its place.
-        engine = Engine([walk.lane for walk in walks])
-        while all(walk.stage is not None for walk in walks):
-            if time.monotonic() > until:
-                return False
-            for walk in walks:
-                walk.fill()
-            for walk, loss in zip(walks, engine.epoch(), strict=True):
-                try:
-                    walk.done(float(loss))
-                except Diverged as error:
-                    lost.append(str(error))
-                    print(error, flush=True)  # time may be over before the others are through
-                    walk.stage = None
-        walks = [walk for walk in walks if walk.stage is not None]
+    try:
+        while waiting or walks:
+            while waiting and len(walks) < abreast:
+                walks.append(Walk(waiting.pop(0), arena, dense=dense, folder=folder))
+            walks = [walk for walk in walks if walk.stage is not None]
+            if not walks:
+                continue
+            # Whenever a lane is through, the others are captured anew with the next in its place.
+            engine = Engine([walk.lane for walk in walks])
+            while all(walk.stage is not None for walk in walks):
+                if time.monotonic() > until:
+                    return False
+                for walk in walks:
+                    walk.fill()
+                for walk, loss in zip(walks, engine.epoch(), strict=True):
+                    try:
+                        walk.done(float(loss))
+                    except Diverged as error:
+                        lost.append(str(error))
+                        print(error, flush=True)  # time may be over before the others are through
+                        walk.stage = None
+            walks = [walk for walk in walks if walk.stage is not None]
+    finally:  # when time is over, or whatever else ends it but a kill
+        for walk in walks:
+            walk.write()
     if lost:
         raise Diverged(" ".join(lost))
     return True

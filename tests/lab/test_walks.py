@@ -265,7 +265,8 @@ def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
     def killed_after(number: int, folder: Path) -> bool:
         """Walk, killed once so many files are written; whether there are more."""
         with monkeypatch.context() as patched:
-            dies_after(number, patched, walks, "write_json", "write_tensors", "write_state")
+            patched.setattr(walks, "KEPT_EVERY", -1.0)
+            dies_after(number, patched, walks, "write_json", "write_tensors")
             try:
                 assert go_on(folder=folder)
             except KeyboardInterrupt:
@@ -279,6 +280,103 @@ def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
         assert kept(tmp_path / str(number)) == kept(tmp_path / "unbroken"), number
         number += 1
     assert number == 9, "a state before and after each step and point, and two files a point"
+
+
+def test_states_are_written_now_and_then_and_a_kill_costs_no_more_than_that(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = partial(walk_paths, [JOBS[1]], arena, dense=dense, until=math.inf)
+    assert walk(folder=tmp_path / "unbroken")
+    name, weights = f"{JOBS[1].name}.json", f"{JOBS[1].name}.safetensors"
+    whole = read_json(tmp_path / "unbroken" / name)["points"]
+    # Killed before its last point is written; no state was but the first.
+    states = []
+    usual = walks.write_tensors
+
+    def write(path: Path, *given: object) -> None:
+        if path.name.endswith(".state.safetensors"):
+            states.append(path)
+        elif path.exists() and len(read_json(path.with_name(name))["points"]) == 2:
+            walk_in_hand[0].write = lambda: None  # nothing is written after a kill
+            raise KeyboardInterrupt
+        usual(path, *given)
+
+    walk_in_hand = []
+    begin = Walk.fill
+    with monkeypatch.context() as patched:
+        patched.setattr(walks, "KEPT_EVERY", 1e9)
+        patched.setattr(walks, "write_tensors", write)
+        patched.setattr(Walk, "fill", lambda one: (walk_in_hand.append(one), begin(one))[1])
+        with pytest.raises(KeyboardInterrupt):
+            walk(folder=tmp_path / "killed")
+    assert len(states) == 1
+    assert len(read_json(tmp_path / "killed" / name)["points"]) == 2
+    assert walk(folder=tmp_path / "killed")
+    assert read_json(tmp_path / "killed" / name)["points"] == whole
+    ends = [(tmp_path / way / weights).read_bytes() for way in ("unbroken", "killed")]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("ended_by", ["time", "interrupt"])
+def test_whatever_ends_a_walk_but_a_kill_leaves_its_last_state(
+    ended_by: str, dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    usual, epochs = Engine.epoch, []
+
+    def epoch(engine: Engine) -> list[torch.Tensor]:
+        epochs.append(engine)
+        if len(epochs) == 7 and ended_by == "interrupt":
+            raise KeyboardInterrupt
+        return usual(engine)
+
+    monkeypatch.setattr(walks, "KEPT_EVERY", 1e9)
+    monkeypatch.setattr(Engine, "epoch", epoch)
+    monkeypatch.setattr(time, "monotonic", lambda: float(len(epochs)))
+    if ended_by == "time":
+        assert not walk_paths(JOBS, arena, dense=dense, folder=tmp_path, until=5.5)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            walk_paths(JOBS, arena, dense=dense, folder=tmp_path, until=math.inf)
+    for job in JOBS:
+        walk = Walk(job, arena, dense=dense, folder=tmp_path)
+        assert walk.stage is not None
+        # Three epochs are the first point, two the first iteration of the second; one is lost.
+        assert (walk.stage.index, walk.stage.iteration) == (1, 1)
+    ended_by = "nothing"
+    unbroken = tmp_path / "unbroken"
+    for folder in (tmp_path, unbroken):
+        assert walk_paths(JOBS, arena, dense=dense, folder=folder, until=math.inf)
+    for job in JOBS:
+        name = f"{job.name}.safetensors"
+        assert (tmp_path / name).read_bytes() == (unbroken / name).read_bytes()
+
+
+def test_a_walk_that_diverges_leaves_the_state_before_its_stage(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walks, "KEPT_EVERY", 1e9)
+    arena = Arena(tiny_data(), CPU, flip=False)
+    walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
+    walk.done(1.0)
+    with pytest.raises(Diverged, match="the state before this stage is kept in"):
+        walk.done(math.nan)
+    again = Walk(JOBS[0], arena, dense=dense, folder=tmp_path).stage
+    assert again is not None
+    assert (again.index, again.iteration) == (0, 1)
+
+
+def test_a_walk_that_is_over_leaves_no_state(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walks, "KEPT_EVERY", 1e9)
+    walk = Walk(JOBS[0], Arena(tiny_data(), CPU, flip=False), dense=dense, folder=tmp_path)
+    while walk.stage is not None:
+        walk.epoch = walk.stage.epochs - 1
+        walk.done(1.0)
+    walk.write()
+    assert not list(tmp_path.glob("*.state.safetensors"))
 
 
 def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
@@ -665,6 +763,7 @@ def test_a_ramp_strengthens_the_pull_and_leaves_every_threshold(
             admm = walk.admm
             seen.append((admm.rho, float(walk.lane.pull), admm.mu / admm.rho / walk.stage.mu))
             if len(seen) == 2:  # a resumed walk pulls as strongly
+                walk.write()
                 walk = Walk(Job(START, "l0", recipe), arena, dense=dense, folder=tmp_path)
                 assert (walk.admm.rho, float(walk.lane.pull)) == (2.0, 2.0)
         walk.epoch = walk.stage.epochs - 1

@@ -3,34 +3,28 @@
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparsepath.errors import BadInput, checked_number
+from sparsepath.lab.abreast import Training, state_of, train_abreast
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances, locked, sweep
 from sparsepath.lab.records import check_same, images_of, taken_up
 from sparsepath.lab.starts import Reference, drawn, fresh, lane_of
 from sparsepath.lab.training import Diverged, seed_of
-from sparsepath.lab.weights import load_weights, part, prefixed
+from sparsepath.lab.weights import copied, load_weights, part
 from sparsepath.storage import read_json, read_tensors, write_json, write_tensors
 
-KEPT_EVERY = 20.0
-"""Seconds of training that a kill may cost, besides the epoch in hand."""
 
-
-def state_of(reference: Reference, folder: Path) -> Path:
-    """Where a training that is not over is kept."""
-    return folder / f"{reference.name}.state.safetensors"
-
-
-class Cycle:
+class Cycle(Training):
     """One reference on its lane, in the middle of its cycle, and what is kept of it on disk."""
 
     def __init__(self, reference: Reference, arena: Arena, folder: Path) -> None:
         """Start from fresh weights, or from where an earlier call left off."""
+        super().__init__(reference.name, folder)
         self.reference, self.arena, self.folder = reference, arena, folder
         dropout = reference.recipe.dropout
         self.model = fresh(reference.network, arena, seed=reference.seed, dropout=dropout)
@@ -43,19 +37,18 @@ class Cycle:
             **circumstances(arena.device),
         }
         self.epoch = 0
-        self._state = state_of(reference, folder)
-        gone = self._resume() if self._state.exists() else 0.0
+        gone = self._resume() if self.state.exists() else 0.0
         self._began = time.monotonic() - gone
 
     def _resume(self) -> float:
         """Take up what is kept; the seconds that it took."""
-        tensors, header = read_tensors(self._state)
+        tensors, header = read_tensors(self.state)
         reference = self.reference
         recipe, seed = reference.recipe, reference.seed
         try:
             kept = json.loads(header["sparsepath"])
             record, gone = dict(kept["record"]), checked_number("seconds", kept["seconds"])
-            check_same(record, self._state, recipe=recipe, seed=seed, arena=self.arena)
+            check_same(record, self.state, recipe=recipe, seed=seed, arena=self.arena)
             momentum = tensors["momentum"].view_as(self.lane.momentum)
             fits = 0 < kept["epoch"] < recipe.epochs and bool(momentum.isfinite().all())
         except BadInput:
@@ -64,7 +57,7 @@ class Cycle:
             raise self._unknown() from error
         if not fits:
             raise self._unknown()
-        load_weights(self.model, part(tensors, "W"), self._state)
+        load_weights(self.model, part(tensors, "W"), self.state)
         self.lane.momentum.copy_(momentum)
         self.epoch = int(kept["epoch"])
         self.record = taken_up(record, self.arena, epochs=self.epoch)
@@ -72,26 +65,13 @@ class Cycle:
 
     def _unknown(self) -> BadInput:
         return BadInput(
-            f"{str(self._state)!r} holds no training that this version knows; move it away."
+            f"{str(self.state)!r} holds no training that this version knows; move it away."
         )
-
-    def keep(self) -> None:
-        """Write down all that a later call needs to go on, if there is anything yet."""
-        if not self.epoch:
-            return
-        about = {"epoch": self.epoch, "seconds": self.seconds, "record": self.record}
-        tensors = {**prefixed("W", self.model.state_dict()), "momentum": self.lane.momentum}
-        write_tensors(self._state, tensors, {"sparsepath": json.dumps(about)})
 
     @property
     def seconds(self) -> float:
         """How long it has trained, the others beside it."""
         return time.monotonic() - self._began
-
-    @property
-    def over(self) -> bool:
-        """Whether the last epoch of the cycle is done."""
-        return self.epoch == self.reference.recipe.epochs
 
     def fill(self) -> None:
         """Fill the lane with a fresh epoch; recipes of one network and seed are given the same."""
@@ -106,21 +86,25 @@ class Cycle:
         self.epoch += 1
         if not math.isfinite(loss) or not self.lane.whole():
             # It would only break again: with another rate it is another training.
-            self._state.unlink(missing_ok=True)
+            self.forget()
             raise Diverged(
                 f"The loss of the dense {self.reference.name} is no longer finite in epoch "
                 f"{self.epoch}: lower its rate of {self.reference.recipe.rate:g}."
             )
-        if self.over:
-            self._write(loss)
+        if self.epoch == self.reference.recipe.epochs:
+            self._finish(loss)
+            return
+        about = {"epoch": self.epoch, "seconds": self.seconds, "record": self.record}
+        tensors = {**copied("W", self.model.state_dict()), "momentum": self.lane.momentum.clone()}
+        self.keep((tensors, {"sparsepath": json.dumps(about)}))
 
-    def _write(self, loss: float) -> None:
+    def _finish(self, loss: float) -> None:
         accuracies = self.arena.accuracies(self.model)
         figures = {"loss": loss, **accuracies, "seconds_side_by_side": self.seconds}
         name = self.reference.name
         write_tensors(self.folder / f"{name}.safetensors", self.model.state_dict(), {})
         write_json(self.folder / f"{name}.json", {**self.record, **figures})
-        self._state.unlink(missing_ok=True)
+        self.forget()
         print(f"dense {name}: {accuracies}", flush=True)
 
 
@@ -129,8 +113,7 @@ def train_dense(
 ) -> bool:
     """Train the dense references that `folder` lacks, all side by side; False if time was over.
 
-    What a call leaves unfinished the next goes on with, beside whichever others. One whose loss is
-    no longer finite is set aside, and named when the others are through.
+    What a call leaves unfinished the next goes on with, beside whichever others.
     """
     references = list(references)
     if not _lacking(references, arena, folder):
@@ -139,7 +122,8 @@ def train_dense(
         sweep(folder)
         # Looked for again: another process may have trained them until now.
         lacking = _lacking(references, arena, folder)
-        return _train([Cycle(each, arena, folder) for each in lacking], until)
+        starts = [partial(Cycle, each, arena, folder) for each in lacking]
+        return train_abreast(starts, until=until, abreast=len(starts))
 
 
 def _lacking(references: Iterable[Reference], arena: Arena, folder: Path) -> list[Reference]:
@@ -149,38 +133,8 @@ def _lacking(references: Iterable[Reference], arena: Arena, folder: Path) -> lis
         if written.exists():
             kept = read_json(written)
             check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
-            state_of(reference, folder).unlink(missing_ok=True)  # left by a kill at the very end
+            # A kill at the very end may have left it.
+            state_of(reference.name, folder).unlink(missing_ok=True)
         else:
             found.append(reference)
     return found
-
-
-def _train(cycles: Sequence[Cycle], until: float) -> bool:
-    kept, lost = time.monotonic(), list[str]()
-    while cycles:
-        # Those whose cycle is over make room: the others are captured anew without them.
-        engine = Engine([cycle.lane for cycle in cycles])
-        going = list(cycles)
-        while len(going) == len(cycles):
-            late = time.monotonic() > until
-            if late or time.monotonic() > kept + KEPT_EVERY:
-                for cycle in cycles:
-                    cycle.keep()
-                kept = time.monotonic()
-            if late:
-                return False
-            for cycle in cycles:
-                cycle.fill()
-            going = []
-            for cycle, loss in zip(cycles, engine.epoch(), strict=True):
-                try:
-                    cycle.done(float(loss))
-                except Diverged as error:
-                    lost.append(str(error))
-                    print(error, flush=True)  # time may be over before the others are through
-                else:
-                    going += [] if cycle.over else [cycle]
-        cycles = going
-    if lost:
-        raise Diverged(" ".join(lost))
-    return True

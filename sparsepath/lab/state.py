@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
-from sparsepath.lab.weights import load_weights, part, prefixed
+from sparsepath.lab.weights import copied, load_weights, part, prefixed
 from sparsepath.path import Progress
 from sparsepath.residuals import Residuals
 from sparsepath.storage import read_tensors, write_tensors
@@ -24,7 +24,7 @@ def snapshot(admm: ADMM, *, progress: Progress, about: Mapping[str, Any]) -> Sna
     """W, F, Gamma, the progress, and what else the run wants to know again, as they are now."""
     state = admm.state_dict()
     tensors = {
-        **prefixed("W", {name: W.clone() for name, W in admm.model.state_dict().items()}),
+        **copied("W", admm.model.state_dict()),
         **prefixed("F", state.pop("F")),
         **prefixed("Gamma", state.pop("Gamma")),
     }

@@ -5,41 +5,36 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
+from sparsepath.lab.abreast import Training, state_of, train_abreast
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.jobs import METHODS, Job
 from sparsepath.lab.recipes import median_norm
 from sparsepath.lab.records import images_of, taken_up
 from sparsepath.lab.starts import drawn, fresh, lane_of
-from sparsepath.lab.state import Snapshot, plain_residuals, read_state, snapshot
+from sparsepath.lab.state import plain_residuals, read_state, snapshot
 from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import load_checkpoint
 from sparsepath.metrics import macs
 from sparsepath.path import PathPoint, Progress, Stage, stages
 from sparsepath.storage import read_json, write_json, write_tensors
 
-KEPT_EVERY = 10.0
-"""Seconds between the states that are written, of which there are many: all that a kill may cost,
-besides the stage in hand."""
 
-
-class Walk:
+class Walk(Training):
     """One job on its lane: the path's generator, the stage in hand, and what is kept on disk."""
 
     def __init__(self, job: Job, arena: Arena, *, dense: Path, folder: Path) -> None:
         """Start from the dense reference, or from where an earlier call left off."""
+        super().__init__(job.name, folder)
         self.job, self.arena, self.folder = job, arena, folder
-        self._state = _state_of(job, folder)
-        self._kept = -math.inf
-        self._pending: Snapshot | None = None
         recipe = job.recipe
         dropout = job.start.recipe.dropout if recipe.dropout is None else recipe.dropout
         self.model = fresh(job.start.network, arena, seed=job.seed, dropout=dropout)
@@ -88,42 +83,34 @@ class Walk:
             schedule=recipe.schedule,
             restart=recipe.restart,
             start=progress,
-            checkpoint=self._keep,
+            checkpoint=self._checkpoint,
         )
         self.stage: Stage | None = None
         self.epoch = 0
         if progress is None:
-            self._keep(Progress())
+            self._checkpoint(Progress())
         self._advance()
 
-    def _keep(self, progress: Progress) -> None:
+    def _checkpoint(self, progress: Progress) -> None:
         self.record["seconds"] = time.monotonic() - self._began
-        self._pending = snapshot(self.admm, progress=progress, about={"record": self.record})
-        if time.monotonic() > self._kept + KEPT_EVERY:
-            self.write()
-
-    def write(self) -> None:
-        """Write down the last state, if it has not been."""
-        if self._pending is not None:
-            write_tensors(self._state, *self._pending)
-            self._kept, self._pending = time.monotonic(), None
+        self.keep(snapshot(self.admm, progress=progress, about={"record": self.record}))
 
     def _resume(self) -> Progress | None:
         written = self.folder / f"{self.job.name}.json"
-        if not self._state.exists():
+        if not self.state.exists():
             if written.exists():
                 raise BadInput(
                     f"{str(written)!r} is of a path without its state, which would be overwritten: "
                     f"move it away, or choose another folder."
                 )
             return None
-        progress, about = read_state(self._state, self.admm)
+        progress, about = read_state(self.state, self.admm)
         kept: dict[str, Any] = about.get("record", {})
-        self.job.check(kept, self._state, self.arena)
+        self.job.check(kept, self.state, self.arena)
         if kept.setdefault("start", self.record["start"]) != self.record["start"]:
             raise BadInput(
                 f"The dense network {self.job.start.name!r} changed since the walk of "
-                f"{str(self._state)!r} began: move that walk away."
+                f"{str(self.state)!r} began: move that walk away."
             )
         self.record = taken_up(kept, self.arena, points=len(kept["points"]))
         return progress
@@ -137,8 +124,8 @@ class Walk:
                 self._begin(item)
                 return
             self._write(item)
-        self.stage = self._pending = None
-        self._state.unlink(missing_ok=True)
+        self.stage = None
+        self.forget()
 
     def _begin(self, stage: Stage) -> None:
         recipe = self.job.recipe
@@ -215,15 +202,11 @@ class Walk:
             broken = f"the loss is {loss}{'' if whole else ' and the weights are not finite'}"
             raise Diverged(
                 f"{self.job.name}: {broken} at mu = {self.stage.mu:g}; the state before this stage "
-                f"is kept in {str(self._state)!r}."
+                f"is kept in {str(self.state)!r}."
             )
         self.epoch += 1
         if self.epoch == self.stage.epochs:
             self._advance()
-
-
-def _state_of(job: Job, folder: Path) -> Path:
-    return folder / f"{job.name}.state.safetensors"
 
 
 def _finished(job: Job, arena: Arena, folder: Path) -> bool:
@@ -234,7 +217,7 @@ def _finished(job: Job, arena: Arena, folder: Path) -> bool:
     job.check(record, written, arena)
     done = len(record["points"]) == job.recipe.length
     if done:
-        _state_of(job, folder).unlink(missing_ok=True)  # left by a kill after the last point
+        state_of(job.name, folder).unlink(missing_ok=True)  # left by a kill after the last point
     return done
 
 
@@ -247,38 +230,10 @@ def walk_paths(
     until: float,
     abreast: int = 8,
 ) -> bool:
-    """Walk all jobs, so many side by side, until done or until this time; whether all are done.
-
-    A job whose loss is no longer finite is set aside, and named when the others are through.
-    """
-    lost: list[str] = []
-    waiting = [job for job in jobs if not _finished(job, arena, folder)]
-    walks: list[Walk] = []
-    try:
-        while waiting or walks:
-            while waiting and len(walks) < abreast:
-                walks.append(Walk(waiting.pop(0), arena, dense=dense, folder=folder))
-            walks = [walk for walk in walks if walk.stage is not None]
-            if not walks:
-                continue
-            # Whenever a lane is through, the others are captured anew with the next in its place.
-            engine = Engine([walk.lane for walk in walks])
-            while all(walk.stage is not None for walk in walks):
-                if time.monotonic() > until:
-                    return False
-                for walk in walks:
-                    walk.fill()
-                for walk, loss in zip(walks, engine.epoch(), strict=True):
-                    try:
-                        walk.done(float(loss))
-                    except Diverged as error:
-                        lost.append(str(error))
-                        print(error, flush=True)  # time may be over before the others are through
-                        walk.stage = None
-            walks = [walk for walk in walks if walk.stage is not None]
-    finally:  # when time is over, or whatever else ends it but a kill
-        for walk in walks:
-            walk.write()
-    if lost:
-        raise Diverged(" ".join(lost))
-    return True
+    """Walk all jobs, so many side by side, until done or until this time; whether all are done."""
+    starts = [
+        partial(Walk, job, arena, dense=dense, folder=folder)
+        for job in jobs
+        if not _finished(job, arena, folder)
+    ]
+    return train_abreast(starts, until=until, abreast=abreast)

@@ -62,6 +62,11 @@ def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
 
 
+def copied(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of tensors, which the model trains on beside, as one part of a file."""
+    return prefixed(prefix, {name: tensor.clone() for name, tensor in tensors.items()})
+
+
 def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """One part of such a file."""
     start = f"{prefix}/"

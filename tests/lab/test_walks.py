@@ -1,6 +1,5 @@
 """Several paths on one engine: stopped at any time they go on, and end as if never stopped."""
 
-import itertools
 import json
 import math
 import shutil
@@ -18,8 +17,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sparsepath import BadInput, Residuals, Schedule
+from sparsepath.lab import abreast, records, walks
 from sparsepath.lab import dense as dense_networks
-from sparsepath.lab import records, walks
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.dense import train_dense
@@ -77,9 +76,9 @@ def test_dense_networks_make_room_when_their_cycle_is_over(
     for number, each in enumerate((short, long)):
         train_dense([each], arena, tmp_path / str(number))
     lanes = []
-    usual = dense_networks.Engine
+    usual = abreast.Engine
     monkeypatch.setattr(
-        dense_networks, "Engine", lambda given: (lanes.append(len(given)), usual(given))[1]
+        abreast, "Engine", lambda given: (lanes.append(len(given)), usual(given))[1]
     )
     assert train_dense([short, long], arena, tmp_path / "both")
     assert lanes == [2, 1]
@@ -155,7 +154,7 @@ def test_a_walk_with_dropout_ends_alike_beside_others_alone_and_after_a_stop(
 def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
-    while not walk._state.exists():
+    while not walk.state.exists():
         walk.done(0.0)
     other = replace(JOBS[0], recipe=replace(RECIPE, rate=0.02))
     with pytest.raises(BadInput, match="was made with recipe"):
@@ -165,17 +164,17 @@ def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None
 def test_a_file_that_is_no_state_is_named_and_left(dense: Path, tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
-    tensors, header = read_tensors(walk._state)
+    tensors, header = read_tensors(walk.state)
     known = json.loads(header["sparsepath"])
     for about in (None, [], {}, {**known, "progress": {"index": 0, "residuals": [{"primal": 1}]}}):
         header = {} if about is None else {"sparsepath": json.dumps(about)}
-        write_tensors(walk._state, tensors, header)
-        before = walk._state.read_bytes()
+        write_tensors(walk.state, tensors, header)
+        before = walk.state.read_bytes()
         with pytest.raises(BadInput, match=r"state.safetensors' holds no state of a path"):
             Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
-        assert walk._state.read_bytes() == before
+        assert walk.state.read_bytes() == before
     del known["record"]  # as of another command
-    write_tensors(walk._state, tensors, {"sparsepath": json.dumps(known)})
+    write_tensors(walk.state, tensors, {"sparsepath": json.dumps(known)})
     with pytest.raises(BadInput, match=r"state.safetensors' does not say its data"):
         Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
 
@@ -207,12 +206,12 @@ def test_weights_that_the_last_step_of_an_epoch_broke_are_never_kept(
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
-    before = walk._state.read_bytes()
+    before = walk.state.read_bytes()
     for broken in (math.nan, 1e30):  # the square of which is not finite
         walk.lane.W[-ALIGNED] = broken  # a bias, at which ADMM does not look
         with pytest.raises(Diverged, match=r"weights are not finite at mu = .*is kept in .*state"):
             walk.done(0.5)
-    assert walk._state.read_bytes() == before
+    assert walk.state.read_bytes() == before
 
 
 def test_a_walk_whose_one_step_breaks_its_weights_is_set_aside_too(
@@ -245,8 +244,9 @@ def dies_after(number: int, patched: pytest.MonkeyPatch, module: ModuleType, *wr
 
         return wrapped
 
-    for name in writes:
-        patched.setattr(module, name, dying(getattr(module, name)))
+    writes = ((module, "write_json"), (module, "write_tensors"), (abreast, "write_tensors"))
+    for place, name in writes:
+        patched.setattr(place, name, dying(getattr(place, name)))
 
 
 def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
@@ -265,8 +265,8 @@ def test_a_path_killed_between_any_two_of_its_files_ends_as_an_unbroken_one(
     def killed_after(number: int, folder: Path) -> bool:
         """Walk, killed once so many files are written; whether there are more."""
         with monkeypatch.context() as patched:
-            patched.setattr(walks, "KEPT_EVERY", -1.0)
-            dies_after(number, patched, walks, "write_json", "write_tensors")
+            patched.setattr(abreast, "KEPT_EVERY", -1.0)
+            dies_after(number, patched, walks)
             try:
                 assert go_on(folder=folder)
             except KeyboardInterrupt:
@@ -305,8 +305,9 @@ def test_states_are_written_now_and_then_and_a_kill_costs_no_more_than_that(
     walk_in_hand = []
     begin = Walk.fill
     with monkeypatch.context() as patched:
-        patched.setattr(walks, "KEPT_EVERY", 1e9)
-        patched.setattr(walks, "write_tensors", write)
+        patched.setattr(abreast, "KEPT_EVERY", 1e9)
+        for module in (walks, abreast):
+            patched.setattr(module, "write_tensors", write)
         patched.setattr(Walk, "fill", lambda one: (walk_in_hand.append(one), begin(one))[1])
         with pytest.raises(KeyboardInterrupt):
             walk(folder=tmp_path / "killed")
@@ -331,7 +332,7 @@ def test_whatever_ends_a_walk_but_a_kill_leaves_its_last_state(
             raise KeyboardInterrupt
         return usual(engine)
 
-    monkeypatch.setattr(walks, "KEPT_EVERY", 1e9)
+    monkeypatch.setattr(abreast, "KEPT_EVERY", 1e9)
     monkeypatch.setattr(Engine, "epoch", epoch)
     monkeypatch.setattr(time, "monotonic", lambda: float(len(epochs)))
     if ended_by == "time":
@@ -356,7 +357,7 @@ def test_whatever_ends_a_walk_but_a_kill_leaves_its_last_state(
 def test_a_walk_that_diverges_leaves_the_state_before_its_stage(
     dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walks, "KEPT_EVERY", 1e9)
+    monkeypatch.setattr(abreast, "KEPT_EVERY", 1e9)
     arena = Arena(tiny_data(), CPU, flip=False)
     walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
     walk.done(1.0)
@@ -370,7 +371,7 @@ def test_a_walk_that_diverges_leaves_the_state_before_its_stage(
 def test_a_walk_that_is_over_leaves_no_state(
     dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walks, "KEPT_EVERY", 1e9)
+    monkeypatch.setattr(abreast, "KEPT_EVERY", 1e9)
     walk = Walk(JOBS[0], Arena(tiny_data(), CPU, flip=False), dense=dense, folder=tmp_path)
     while walk.stage is not None:
         walk.epoch = walk.stage.epochs - 1
@@ -389,7 +390,7 @@ def test_a_dense_reference_that_diverges_is_not_written(tmp_path: Path) -> None:
 def test_a_dense_reference_that_diverges_is_set_aside_and_can_be_trained_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense_networks, "KEPT_EVERY", -1.0)
+    monkeypatch.setattr(abreast, "KEPT_EVERY", -1.0)
     arena = Arena(tiny_data(), CPU, flip=False)
     good, other = (Reference("digit-net", DenseRecipe(3, 0.05), seed=seed) for seed in (1, 2))
     wild = replace(START, recipe=DenseRecipe(9, 0.05))
@@ -467,9 +468,10 @@ def whole_files(folder: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.parametrize("every", [-1.0, 1e9])
 @pytest.mark.parametrize("broken", [1, 2, 3])
-def test_dense_references_stopped_or_killed_after_any_epoch_end_as_unbroken_ones(
-    broken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_dense_references_stopped_in_the_midst_of_any_epoch_end_as_unbroken_ones(
+    broken: int, every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     assert train_dense(DROPPED, arena, tmp_path / "unbroken")
@@ -477,12 +479,13 @@ def test_dense_references_stopped_or_killed_after_any_epoch_end_as_unbroken_ones
 
     def epoch(engine: Engine) -> list[torch.Tensor]:
         if len(epochs) == broken:
+            usual(engine)  # these weights are of no epoch that was counted
             raise KeyboardInterrupt
         epochs.append(engine)
         return usual(engine)
 
     with monkeypatch.context() as patched:
-        patched.setattr(dense_networks, "KEPT_EVERY", -1.0)
+        patched.setattr(abreast, "KEPT_EVERY", every)
         patched.setattr(Engine, "epoch", epoch)
         with pytest.raises(KeyboardInterrupt):
             train_dense(DROPPED, arena, tmp_path / "broken")
@@ -502,7 +505,7 @@ def test_dense_references_keep_their_epochs_when_time_is_over(
     arena = Arena(tiny_data(), CPU, flip=False)
     usual = Engine.epoch
     clock = iter(range(1000))
-    monkeypatch.setattr(dense_networks, "KEPT_EVERY", math.inf)
+    monkeypatch.setattr(abreast, "KEPT_EVERY", math.inf)
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
     assert not train_dense([START], arena, tmp_path, until=20.0)
     assert [path.name for path in tmp_path.glob("digit-net*")] == ["digit-net.state.safetensors"]
@@ -522,7 +525,7 @@ def test_training_of_another_recipe_and_files_that_hold_none_are_named_and_left(
     cycle = dense_networks.Cycle(START, arena, tmp_path)
     cycle.fill()
     cycle.done(1.0)
-    cycle.keep()
+    cycle.write()
     state = tmp_path / "digit-net.state.safetensors"
     good = state.read_bytes()
     longer = replace(START, recipe=DenseRecipe(21, 0.05))
@@ -563,9 +566,9 @@ def test_a_dense_reference_trained_on_elsewhere_says_where_and_how_long(
         patched.setattr(dense_networks, "circumstances", lambda device: {"machine": "another"})
         cycle = dense_networks.Cycle(START, arena, tmp_path)
         cycle.fill()
-        cycle.done(1.0)
         cycle._began -= 1000
-        cycle.keep()
+        cycle.done(1.0)
+        cycle.write()
     assert train_dense([START], arena, tmp_path)
     record = read_json(tmp_path / "digit-net.json")
     assert record["earlier"] == [{"epochs": 1, "machine": "another"}]
@@ -576,14 +579,13 @@ def test_a_dense_reference_trained_on_elsewhere_says_where_and_how_long(
 def test_dense_references_are_kept_every_so_often_and_not_at_every_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = []
+    written = []
     clock = iter(range(10_000))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(dense_networks, "KEPT_EVERY", 20.0)
-    monkeypatch.setattr(dense_networks.Cycle, "keep", lambda cycle: kept.append(cycle.epoch))
+    monkeypatch.setattr(abreast, "KEPT_EVERY", 20.0)
+    monkeypatch.setattr(abreast, "write_tensors", lambda path, *state: written.append(path))
     train_dense([START], Arena(tiny_data(), CPU, flip=False), tmp_path)
-    assert len(kept) == 1 or min(b - a for a, b in itertools.pairwise(kept)) > 5
-    assert kept
+    assert 1 < len(written) < START.recipe.epochs / 3
 
 
 def test_a_state_that_a_kill_left_beside_its_network_goes(tmp_path: Path) -> None:
@@ -618,7 +620,7 @@ def test_a_reference_that_another_process_trained_meanwhile_is_taken_as_it_is(
             yield
 
     monkeypatch.setattr(dense_networks, "locked", waited)
-    monkeypatch.setattr(dense_networks, "Engine", None)
+    monkeypatch.setattr(abreast, "Engine", None)
     assert train_dense([short], arena, tmp_path / "own")
 
 
@@ -640,13 +642,13 @@ def test_dense_references_killed_between_any_two_files_end_as_unbroken_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
-    monkeypatch.setattr(dense_networks, "KEPT_EVERY", -1.0)
+    monkeypatch.setattr(abreast, "KEPT_EVERY", -1.0)
     train_dense(DROPPED, arena, tmp_path / "unbroken")
     number = 0
     while True:
         folder = tmp_path / str(number)
         with monkeypatch.context() as patched:
-            dies_after(number, patched, dense_networks, "write_json", "write_tensors")
+            dies_after(number, patched, dense_networks)
             try:
                 train_dense(DROPPED, arena, folder)
             except KeyboardInterrupt:
@@ -683,7 +685,8 @@ def test_work_on_other_pixels_or_labels_is_refused_though_name_and_count_are_the
             train_dense([START], other, dense)
     again = Walk(JOBS[0], Arena(tiny_data(), CPU, flip=False), dense=dense, folder=tmp_path)
     del again.record["images"]
-    again._keep(Progress())
+    again._checkpoint(Progress())
+    again.write()
     Walk(JOBS[0], other, dense=dense, folder=tmp_path)  # an older record does not say
 
 

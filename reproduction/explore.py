@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.comparisons import arms, best, best_reference
+from sparsepath.lab.comparisons import LONG, arms, best, best_reference, growing
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
-from sparsepath.lab.experiments import NETWORKS, paper, reference
+from sparsepath.lab.experiments import FLIPPED, NETWORKS, paper, reference
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
-from sparsepath.lab.reproduce import FLIPPED, device_named
+from sparsepath.lab.reproduce import device_named
 from sparsepath.lab.starts import Reference
 from sparsepath.lab.walks import walk_paths
 from sparsepath.path import Schedule
@@ -71,8 +71,8 @@ def walks(
     return Question(data, walks=tuple(jobs))
 
 
-def shorter(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
-    """A walk of best mode whose fine-tunes take fewer epochs."""
+def finetuned(recipe: PathRecipe, finetune: int = 20) -> PathRecipe:
+    """A walk of best mode whose fine-tunes take so many epochs."""
     schedule: Schedule = replace(recipe.schedule, finetune=finetune)
     return replace(recipe, schedule=schedule)
 
@@ -84,11 +84,11 @@ def free_paths(network: str, dropout: float, *ways: tuple[float, float]) -> Ques
     candidates = {
         f"from{dropout:g}-drop{drop:g}-distil{distil:g}": (
             "l0",
-            replace(shorter(best(network)), dropout=drop, distil=distil),
+            replace(finetuned(best(network)), dropout=drop, distil=distil),
         )
         for drop, distil in dict.fromkeys(ways)
     }
-    gradual = ("magnitude", shorter(arms(network)["gradual"][1], 38))
+    gradual = ("magnitude", finetuned(arms(network)["gradual"][1], 38))
     return walks(start, {**candidates, f"from{dropout:g}-gradual": gradual})
 
 
@@ -122,6 +122,27 @@ def ramped(network: str) -> Question:
         )
     }
     return walks(best_reference(network), {**candidates, "late": ways["gradual-late"]})
+
+
+def tuned(network: str, *, start: float) -> Question:
+    """What training serves the sparse networks of best mode? Of the last four points alone.
+
+    They start at this threshold, in median norms.
+    """
+    usual = best(network)
+    assert usual.span is not None
+    usual = replace(usual, span=(start, usual.span[1]), points=4, last=3)
+    often = growing(usual)
+    candidates = {
+        "usual": usual,
+        "often": often,
+        "longer": finetuned(often, LONG[network]),
+        **{f"decay{decay:g}": replace(often, decay=decay) for decay in (2e-4, 1e-3)},
+        **{f"peak{peak:g}": replace(often, peak=peak) for peak in (0.025, 0.1)},
+        "shift2": replace(often, shift=2),
+    }
+    named = {f"tuned-{name}": ("l0", recipe) for name, recipe in candidates.items()}
+    return walks(best_reference(network), named)
 
 
 def shrinking(network: str) -> Question:
@@ -202,6 +223,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     },
     "taught-cnn": lambda: free_paths("cnn", 0.1, *product((0.0,), (0.0, 0.25, 0.6, 0.95))),
     "ramped-cnn": lambda: ramped("cnn"),
+    "tuned-cnn": lambda: tuned("cnn", start=1.54),
     "shrinking-cnn": lambda: shrinking("cnn"),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from sparsepath import BadInput, deploy
-from sparsepath.lab.comparisons import best_mode, comparisons
-from sparsepath.lab.experiments import NETWORKS, paths
+from sparsepath.lab.experiments import NETWORKS
 from sparsepath.lab.jobs import Job
+from sparsepath.lab.parts import EXPERIMENTS, parts
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
-from sparsepath.lab.reproduce import FLIPPED
 from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json, write_json
@@ -55,13 +54,11 @@ def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(
 
 def test_the_records_are_of_the_settings_that_ship():
     jobs: list[tuple[str, Job]] = [
-        (f"{data}/paper", job) for data in FLIPPED for job in paths(data, NETWORKS, ["l0", "l1"])
+        (f"{part.data}/{part.name}", job)
+        for experiment in EXPERIMENTS
+        for part in parts(experiment, NETWORKS, ["l0", "l1"])
+        for job in part.jobs
     ]
-    for network in ("cnn", "nin"):
-        for finetune in (40, 5):
-            arms = comparisons(network, finetune=finetune).values()
-            jobs += [("cifar10/comparisons/walked", job) for arm in arms for job in arm]
-        jobs += [("cifar10/best-mode/walked", job) for job in best_mode(network)]
     found = 0
     for part, job in jobs:
         written = FOLDER / part / f"{job.name}.json"
@@ -70,7 +67,7 @@ def test_the_records_are_of_the_settings_that_ship():
             record = read_json(written)
             assert job.recipe.made(record["recipe"]), job.name
             assert len(record["points"]) <= job.recipe.length
-    assert found > 25
+    assert found > 40
 
 
 @pytest.mark.parametrize(

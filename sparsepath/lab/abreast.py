@@ -11,7 +11,9 @@ from sparsepath.lab.state import Snapshot
 from sparsepath.lab.training import Diverged
 from sparsepath.storage import write_tensors
 
-KEPT_EVERY = 10.0
+ABREAST = 8
+"""Networks side by side: small ones do not fill a GPU with fewer."""
+KEPT_EVERY = 30.0
 """Seconds between the states that are written: all that a kill may cost, besides the epochs since
 the last state that can be gone on from."""
 

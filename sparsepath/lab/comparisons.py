@@ -46,6 +46,8 @@ LASSO: Mapping[float, float] = {
 """How far SSL shrinks an idle kernel before it keeps this share of them, in median norms."""
 ITERATIONS, EPOCHS = 6, 3
 """ADMM iterations at every mu of best mode, and the epochs of each."""
+GROWING_RHO, RAMP = 0.005, 1.2
+"""A pull that starts weak, and by what it grows after each iteration."""
 
 
 def best(network: str, *, finetune: int = 40) -> PathRecipe:
@@ -71,8 +73,15 @@ STEPS: Mapping[str, int] = {"cnn": 9, "nin": 7}
 """Its points, more than the comparisons': the smaller the steps to a sparsity, the less is lost."""
 
 
-BEST_DISTIL: Mapping[str, float] = {}
-"""How much of its loss asks for the dense network's answers, where that was found to help."""
+def growing(recipe: PathRecipe) -> PathRecipe:
+    """The same epochs with an iteration after each, and a pull that grows from one to the next.
+
+    So the network trains freely first and stands close to its support when it is pruned, which
+    counts where hardly an epoch is left for the support alone.
+    """
+    before = recipe.schedule.xi * recipe.schedule.delta
+    often = replace(recipe.schedule, delta=1, xi=before)
+    return replace(recipe, rho=GROWING_RHO, ramp=RAMP, schedule=often)
 
 
 def best_mode(network: str, *, seeds: int = 3) -> list[Job]:
@@ -81,7 +90,6 @@ def best_mode(network: str, *, seeds: int = 3) -> list[Job]:
         best(network, finetune=LONG[network]),
         points=STEPS[network],
         last=STEPS[network] - 1,
-        distil=BEST_DISTIL.get(network, 0.0),
     )
     return [
         Job(
@@ -100,11 +108,12 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
     """Each way to a sparse network: its method and recipe; all have as many points and epochs.
 
     Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual. Where
-    that is short it is also asked to prune late, as ADMM and SSL do. What shrinks kernels, l1 and
-    SSL, does so without weight decay; all fine-tunes have it.
+    that is short it is also asked to prune late, as ADMM and SSL do, and l0's pull grows. What
+    shrinks kernels, l1 and SSL, does so without weight decay; all fine-tunes have it.
     """
     l0 = best(network, finetune=finetune)
     before, keep = ITERATIONS * EPOCHS, KEEP[network]
+    short = finetune < before
     counting = replace(l0, span=None, rho=1.0, keep=keep)
     shrinking: dict[str, Any] = {"decay": 0.0, "finetune_decay": l0.decay}
     long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
@@ -112,10 +121,10 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
     lasso = tuple(LASSO[share] for share in keep)
     shortly = {"gradual-late": ("magnitude", replace(counting, schedule=late))}
     found = {
-        "l0": ("l0", l0),
+        "l0": ("l0", growing(l0) if short else l0),
         "l1": ("l1", replace(l0, rho=L1_RHO, span=L1_SPAN[network], **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
-        **(shortly if finetune < before else {}),
+        **(shortly if short else {}),
         "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),
         "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
     }

@@ -12,6 +12,8 @@ from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
 
 NETWORKS = ("nin", "low-rank-nin", "cnn", "low-rank-cnn")
+FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}
+"""The data sets, and whether a mirrored image is one of its kind: an object is, a digit is not."""
 
 EARLY = Reference("cnn", DenseRecipe(epochs=10, rate=0.05), variant="early")
 """A CNN stopped near the paper's 80 %, so that gains can be compared: 79.4 % in validation."""

@@ -1,36 +1,26 @@
 """The paper's experiments from one call, which any later call, anywhere, continues."""
 
-import itertools
-import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from sparsepath.errors import BadInput
+from sparsepath.lab.abreast import ABREAST, train_abreast
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.comparisons import best_mode, comparisons
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
-from sparsepath.lab.experiments import NETWORKS, paths, t_test
+from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
-from sparsepath.lab.jobs import Job
+from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
 from sparsepath.lab.training import Diverged
-from sparsepath.lab.walks import walk_paths
-from sparsepath.storage import read_json, write_json
+from sparsepath.lab.walks import unwalked
 
-FLIPPED = {"cifar10": True, "cifar100": True, "svhn": False}
-"""Whether a mirrored image is one of its kind: an object is, a digit is not."""
 PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
 """What official files call themselves."""
-EXPERIMENTS = (*FLIPPED, "best-mode", "comparisons", "t-test")
-COMPARED = ("cnn", "nin")
-FINETUNES = (40, 5)
-"""Epochs of the fine-tunes of the comparisons: long, and hardly any."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +48,43 @@ class Lab:
             raise BadInput(f"{str(found[0])!r} holds {data.name}, not {name}: move it away.")
         return Arena(replace(data, name=name), self.device, flip=FLIPPED[name], final=True)
 
-    def walk(self, jobs: Sequence[Job], arena: Arena, part: str) -> bool:
+    def walk(self, parts: Sequence[Part]) -> bool:
+        """Walk all jobs of one data set's parts, and gather what is there; False if time was over.
+
+        They go side by side, whatever part they are of: few would leave a GPU idle.
+        """
+        (data,) = {part.data for part in parts}
+        arena, place = self.arena(data), self.folder / data
+        with ExitStack() as held:
+            for part in parts:
+                held.enter_context(locked(place / part.name))
+                sweep(place / part.name)
+            try:
+                done = self._walk(parts, arena, place)
+            except Diverged:
+                _gather(parts, place)
+                raise
+            _gather(parts, place)
+        return done
+
+    def _walk(self, parts: Sequence[Part], arena: Arena, place: Path) -> bool:
         """The jobs from their dense references, which are trained first where they lack."""
-        place = self.folder / arena.data.name
-        starts = dict.fromkeys(job.start for job in jobs)
-        with locked(place / part):
-            sweep(place / part)
-            if not train_dense(starts, arena, place / "dense", until=self.until):
-                return False
-            return walk_paths(
-                jobs, arena, dense=place / "dense", folder=place / part, until=self.until
-            )
+        dense = place / "dense"
+        references = dict.fromkeys(job.start for part in parts for job in part.jobs)
+        if not train_dense(references, arena, dense, until=self.until):
+            return False
+        starts = [
+            start
+            for part in parts
+            for start in unwalked(part.jobs, arena, dense=dense, folder=place / part.name)
+        ]
+        return train_abreast(starts, until=self.until, abreast=ABREAST)
+
+
+def _gather(parts: Sequence[Part], place: Path) -> None:
+    for part in parts:
+        for gather in part.gathers:
+            gather(place)
 
 
 def reproduce(
@@ -92,20 +108,17 @@ def reproduce(
     if not minutes >= 0:  # NaN is no time either
         raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
     lab = Lab(data, folder, device_named(device), time.monotonic() + 60 * minutes)
-    for name in EXPERIMENTS if what == "all" else [what]:
-        if name in FLIPPED:
-            done = lab.walk(paths(name, networks, penalties), lab.arena(name), "paper")
-        elif name == "t-test":
-            done = _t_test(lab)
-        elif name == "best-mode":
-            modes = ({"l0": best_mode(net)} for net in COMPARED if net in networks)
-            done = all(_walk_arms(lab, arms, name) for arms in modes)
-        else:
-            pairs = itertools.product(COMPARED, FINETUNES)
-            done = all(_compared(lab, net, epochs) for net, epochs in pairs if net in networks)
-        if not done:
-            return False
-    return True
+    wanted = [
+        part
+        for name in (EXPERIMENTS if what == "all" else [what])
+        for part in parts(name, networks, penalties)
+    ]
+    if not wanted:
+        raise BadInput(
+            f"The experiment {what!r} is of {' and '.join(COMPARED)}, not of {', '.join(networks)}."
+        )
+    sets = dict.fromkeys(part.data for part in wanted)
+    return all(lab.walk([part for part in wanted if part.data == data]) for data in sets)
 
 
 def device_named(name: str) -> torch.device:
@@ -126,101 +139,3 @@ def device_named(name: str) -> torch.device:
             raise BadInput(f"There is no device {name!r}; the last is cuda:{count - 1}.")
         torch.cuda.set_device(device)
     return device
-
-
-def _compared(lab: Lab, network: str, finetune: int) -> bool:
-    """Walk every arm, and write down what is there of each."""
-    return _walk_arms(lab, comparisons(network, finetune=finetune), "comparisons")
-
-
-def _walk_arms(lab: Lab, arms: Mapping[str, Sequence[Job]], part: str) -> bool:
-    arena = lab.arena("cifar10")
-    jobs = [job for arm in arms.values() for job in arm]
-    write_down = partial(gather, arms, lab.folder / arena.data.name, part)
-    return _walk_and(write_down, lab, jobs, arena, f"{part}/walked")
-
-
-def _walk_and(
-    write_down: Callable[[], None], lab: Lab, jobs: Sequence[Job], arena: Arena, part: str
-) -> bool:
-    """Walk the jobs, and write down what is there, also where some of them diverged."""
-    try:
-        done = lab.walk(jobs, arena, part)
-    except Diverged:
-        write_down()
-        raise
-    write_down()
-    return done
-
-
-def gather(arms: Mapping[str, Sequence[Job]], place: Path, part: str) -> None:
-    """Write one record of all arms, as far as they have been walked."""
-    first = arms["l0"][0]
-    network, finetune = first.start.network, first.recipe.schedule.finetune
-    walked = place / part / "walked"
-    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], walked))}
-    if not found:
-        return
-    # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
-    tuned = {seed: points[-1][1] for seed, points in found.pop("fine-tuning", {}).items()}
-    names = {job.start.name for jobs in arms.values() for job in jobs}
-    starts = [place / "dense" / f"{name}.json" for name in sorted(names)]
-    record = {
-        "data": place.name,
-        "network": network,
-        "finetune": finetune,
-        "dense": statistics.fmean(read_json(start)["test"] for start in starts),
-        "fine_tuning": tuned,
-        "arms": found,
-    }
-    write_json(place / part / f"{network}-{finetune}.json", record)
-
-
-def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:
-    """Zero blocks and test accuracy of all points of an arm that were walked, by seed."""
-    found: dict[str, list[list[float]]] = {}
-    for job in jobs:
-        written = folder / f"{job.name}.json"
-        for point in read_json(written)["points"] if written.exists() else ():
-            figures = [point["sparsity"]["of_blocks"], point["test"]]
-            found.setdefault(str(job.start.seed), []).append(figures)
-    return found
-
-
-def _t_test(lab: Lab) -> bool:
-    arena, jobs = lab.arena("cifar10"), t_test()
-    write_down = partial(gather_pairs, jobs, lab.folder / arena.data.name / "t-test")
-    return _walk_and(write_down, lab, jobs, arena, "t-test/walked")
-
-
-def gather_pairs(jobs: Iterable[Job], place: Path) -> None:
-    """Write one record of the pairs from one dense network, and one of those from several."""
-    pairs: dict[tuple[int, int], dict[str, Any]] = {}
-    for job in jobs:
-        written = place / "walked" / f"{job.name}.json"
-        if written.exists():
-            record = read_json(written)
-            if len(record["points"]) == job.recipe.length:
-                pairs.setdefault((job.start.seed, job.seed), {})[job.method] = record
-    whole = {key: pair for key, pair in pairs.items() if len(pair) == 2}
-    for title, wanted in {
-        "one dense network": lambda dense: dense == 0,
-        "several dense networks": lambda dense: dense > 0,
-    }.items():
-        rows = [_pair(pair) for (dense, _), pair in whole.items() if wanted(dense)]
-        if len(rows) > 1:
-            name = title.replace(" ", "-")
-            write_json(place / f"{name}.json", {"title": title, "pairs": rows})
-
-
-def _pair(records: dict[str, Any]) -> dict[str, Any]:
-    """What the t-test's table needs of two walks."""
-    admm = records["l0"]
-    last = admm["points"][-1]
-    return {
-        "admm": last["test"],
-        "fine_tuning": records["fine-tuning"]["points"][-1]["test"],
-        "dense": admm["dense"]["test"],
-        "of_blocks": last["sparsity"]["of_blocks"],
-        "dense_seed": admm["dense_seed"],
-    }

@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
-from sparsepath.lab.abreast import Training, state_of, train_abreast
+from sparsepath.lab.abreast import ABREAST, Training, state_of, train_abreast
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
 from sparsepath.lab.folders import circumstances
@@ -221,6 +221,17 @@ def _finished(job: Job, arena: Arena, folder: Path) -> bool:
     return done
 
 
+def unwalked(
+    jobs: Sequence[Job], arena: Arena, *, dense: Path, folder: Path
+) -> list[Callable[[], Walk]]:
+    """What starts each of the jobs that `folder` has not at its end."""
+    return [
+        partial(Walk, job, arena, dense=dense, folder=folder)
+        for job in jobs
+        if not _finished(job, arena, folder)
+    ]
+
+
 def walk_paths(
     jobs: Sequence[Job],
     arena: Arena,
@@ -228,12 +239,8 @@ def walk_paths(
     dense: Path,
     folder: Path,
     until: float,
-    abreast: int = 8,
+    abreast: int = ABREAST,
 ) -> bool:
     """Walk all jobs, so many side by side, until done or until this time; whether all are done."""
-    starts = [
-        partial(Walk, job, arena, dense=dense, folder=folder)
-        for job in jobs
-        if not _finished(job, arena, folder)
-    ]
+    starts = unwalked(jobs, arena, dense=dense, folder=folder)
     return train_abreast(starts, until=until, abreast=abreast)

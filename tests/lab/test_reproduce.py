@@ -1,15 +1,17 @@
 """The experiments from one call, on a network and images so small that a CPU walks them all."""
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sparsepath import BadInput
-from sparsepath.lab import comparisons, experiments, reproduce
+from sparsepath.lab import comparisons, experiments, parts, reproduce
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.folders import locked
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
@@ -34,8 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tmp_path / "cifar10.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test
     )
     monkeypatch.setattr(experiments, "DENSE", {**DENSE, **TINY})
-    monkeypatch.setattr(reproduce, "COMPARED", tuple(TINY))
-    monkeypatch.setattr(reproduce, "FINETUNES", (2,))
+    monkeypatch.setattr(parts, "COMPARED", tuple(TINY))
+    monkeypatch.setattr(parts, "FINETUNES", {"digit-net": (2,)})
     monkeypatch.setattr(comparisons, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
     monkeypatch.setattr(comparisons, "L1_SPAN", {"digit-net": (0.5, 2.0)})
     monkeypatch.setattr(comparisons, "ITERATIONS", 2)
@@ -43,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(comparisons, "KEEP", {"digit-net": (0.5, 0.2)})
     monkeypatch.setattr(comparisons, "ONE_SHOT", (0.2,))
     monkeypatch.setattr(comparisons, "LASSO", {0.5: 0.5, 0.2: 1.0})
-    monkeypatch.setattr(reproduce, "comparisons", partial(comparisons.comparisons, seeds=2))
+    monkeypatch.setattr(parts, "comparisons", partial(comparisons.comparisons, seeds=2))
     return tmp_path
 
 
@@ -72,7 +74,7 @@ def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder:
     assert set(record["fine_tuning"]) == {"0", "1"}
     zeros = [share for share, _ in arms["l0"]["0"]]
     assert zeros == sorted(zeros)
-    assert zeros[-1] > 0.5
+    assert zeros[-1] > 0.4
     walked = folder / "out/cifar10/comparisons/walked"
     epochs = {
         path.stem: [point["epochs"] for point in json.loads(path.read_text())["points"]]
@@ -95,7 +97,7 @@ def test_best_mode_walks_more_points_with_longer_fine_tunes(
 ) -> None:
     monkeypatch.setattr(comparisons, "LONG", {"digit-net": 3})
     monkeypatch.setattr(comparisons, "STEPS", {"digit-net": 3})
-    monkeypatch.setattr(reproduce, "best_mode", partial(comparisons.best_mode, seeds=2))
+    monkeypatch.setattr(parts, "best_mode", partial(comparisons.best_mode, seeds=2))
     assert not run("best-mode", folder, minutes=0.0)
     assert run("best-mode", folder)
     place = folder / "out/cifar10/best-mode"
@@ -121,6 +123,64 @@ def test_best_mode_starts_where_its_comparisons_do_and_takes_smaller_steps(netwo
     assert best.recipe.length == best.recipe.points > compared.recipe.points
     longer, usual = (job.recipe.schedule.finetune or 0 for job in (best, compared))
     assert longer > usual
+
+
+@pytest.mark.parametrize("network", ["cnn", "nin"])
+def test_l0_iterates_every_epoch_with_a_growing_pull_where_the_fine_tune_is_short(
+    network: str,
+) -> None:
+    (_, short), (_, long) = (comparisons.arms(network, finetune=n)["l0"] for n in (5, 40))
+    assert (short.schedule.xi, short.schedule.delta) == (18, 1)
+    assert (long.schedule.xi, long.schedule.delta) == (6, 3)
+    # From a sixth of the usual pull to nearly four times as much.
+    pulls = [short.rho * short.ramp**iteration for iteration in range(18)]
+    assert pulls[0] == pytest.approx(long.rho / 6)
+    assert pulls[-1] == pytest.approx(3.7 * long.rho, rel=0.01)
+    assert long.ramp == 1
+    same = {"rho": long.rho, "ramp": 1.0, "schedule": long.schedule}
+    assert replace(short, **{**same, "schedule": replace(long.schedule, finetune=40)}) == long
+
+
+def test_all_parts_of_a_data_set_are_walked_in_one_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = experiments.t_test("digit-net", pairs=2, networks=1)
+    monkeypatch.setattr(parts, "FINETUNES", {"digit-net": (2, 3)})
+    monkeypatch.setattr(parts, "t_test", lambda: jobs)
+    usual, went = reproduce.train_abreast, []
+
+    def counted(starts: list[Any], **named: Any) -> bool:
+        went.append(len(starts))
+        return usual(starts, **named)
+
+    monkeypatch.setattr(reproduce, "train_abreast", counted)
+    lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), math.inf)
+    both = [part for name in ("comparisons", "t-test") for part in parts.parts(name, TINY, ())]
+    assert lab.walk(both)
+    assert went == [sum(len(part.jobs) for part in both)] == [2 * 2 * 7 + len(jobs)]
+    made = ["comparisons/digit-net-2", "comparisons/digit-net-3", "t-test/one-dense-network"]
+    assert all((folder / f"out/cifar10/{name}.json").exists() for name in made)
+    assert lab.walk(both), "and again, where nothing is left"
+    assert went[1:] == [0]
+
+
+def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def walk(self: reproduce.Lab, wanted: list[parts.Part]) -> bool:
+        asked.append([f"{part.data}/{part.name}" for part in wanted])
+        return len(asked) < 2
+
+    monkeypatch.setattr(reproduce.Lab, "walk", walk)
+    monkeypatch.setattr(parts, "COMPARED", ("cnn",))
+    monkeypatch.setattr(parts, "comparisons", lambda *given, **named: {})
+    monkeypatch.setattr(parts, "best_mode", lambda network: [])
+    monkeypatch.setattr(parts, "FINETUNES", {"cnn": (2,)})
+    assert not reproduce.reproduce("all", data=folder, folder=folder, device="cpu")
+    others = [f"cifar10/{name}/walked" for name in ("best-mode", "comparisons", "t-test")]
+    assert asked == [["cifar10/paper", *others], ["cifar100/paper"]]
 
 
 def test_magnitude_prunes_late_where_the_fine_tune_is_short() -> None:
@@ -153,7 +213,7 @@ def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
-    monkeypatch.setattr(reproduce, "t_test", jobs)
+    monkeypatch.setattr(parts, "t_test", jobs)
     place = folder / "out/cifar10/t-test"
     half = place / "walked" / ".digit-net-l0-0-0.json.abc.part"
     half.parent.mkdir(parents=True)
@@ -181,6 +241,12 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused_before_any_trai
     (folder / "out/cifar10/t-test").write_text("")
     with pytest.raises(BadInput, match="cannot be written"):
         run("t-test", folder)
+
+
+def test_an_experiment_that_has_none_of_these_networks_says_which_it_has(folder: Path) -> None:
+    ask = partial(reproduce.reproduce, data=folder, folder=folder, device="cpu")
+    with pytest.raises(BadInput, match=r"'best-mode' is of cnn and nin, not of low-rank-nin\."):
+        ask("best-mode", networks=["low-rank-nin"])
 
 
 def test_another_data_set_in_its_place_is_refused(
@@ -215,7 +281,7 @@ def test_what_is_there_is_written_down_though_some_walks_diverge(
     assert {"l0", "l1", "gradual"} <= set(record["arms"])
     jobs = experiments.t_test("digit-net", pairs=2, networks=2)
     jobs[-1] = replace(jobs[-1], recipe=replace(jobs[-1].recipe, rate=1e30))
-    monkeypatch.setattr(reproduce, "t_test", lambda: jobs)
+    monkeypatch.setattr(parts, "t_test", lambda: jobs)
     with pytest.raises(Diverged, match="digit-net-fine-tuning-2-0: the loss is"):
         run("t-test", folder)
     one = json.loads((folder / "out/cifar10/t-test/one-dense-network.json").read_text())

@@ -29,12 +29,17 @@ class Keyed(nn.Dropout):
         """The values that live, scaled so that their mean stays; all of them in evaluation."""
         if not self.training or self.p == 0:
             return input
+        # In the order of a GPU's memory, which has the maps (N, C, H, W) of a pixel in one row: a
+        # mask in another order would have all values laid out anew.
+        last = input.movedim(1, -1) if input.dim() > 2 else input
+        values = last.flatten()
         first = mixed(self.key + self.number * APART)
-        places = torch.arange(input.numel(), dtype=torch.int32, device=input.device)
+        places = torch.arange(len(values), dtype=torch.int32, device=values.device)
         # Two rounds: after one, the masks of two steps would be the same one at other places.
         drawn = mixed(mixed(places + first) ^ mixed(first + APART)) & HIGHEST
-        lives = drawn.view(input.shape) >= round(self.p * 2**31)
-        return torch.where(lives, input / (1 - self.p), 0)
+        living = torch.where(drawn >= round(self.p * 2**31), values / (1 - self.p), 0)
+        living = living.view(last.shape)
+        return living.movedim(-1, 1) if input.dim() > 2 else living
 
 
 def mixed(words: Tensor) -> Tensor:

@@ -67,6 +67,17 @@ def test_neighbours_in_a_mask_know_nothing_of_each_other(stride: int) -> None:
     assert near(float((mask[:-stride] == mask[stride:]).double().mean()), 0.5, pairs)
 
 
+def test_maps_stay_in_the_order_that_they_have_in_memory_there_and_back() -> None:
+    layer = Keyed(0.5, torch.tensor(7, dtype=torch.int32), 0)
+    maps = torch.randn(4, 6, 5, 3).to(memory_format=torch.channels_last).requires_grad_()
+    dropped = layer(maps)
+    (gradient,) = torch.autograd.grad(dropped.sum(), maps)
+    assert dropped.stride() == gradient.stride() == maps.stride()
+    # The order in memory moves no mask.
+    assert torch.equal(layer(maps.detach().contiguous()), dropped)
+    assert torch.equal(gradient != 0, dropped != 0)
+
+
 def test_every_place_dies_as_often_as_any_other() -> None:
     layer = Keyed(0.5, torch.zeros((), dtype=torch.int32), 0)
     dead = torch.zeros(512)

@@ -133,8 +133,10 @@ def _lacking(references: Iterable[Reference], arena: Arena, folder: Path) -> lis
         if written.exists():
             kept = read_json(written)
             check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
-            # A kill at the very end may have left it.
-            state_of(reference.name, folder).unlink(missing_ok=True)
-        else:
+        # Records travel without weights: nothing can start from one alone.
+        if not written.exists() or not written.with_suffix(".safetensors").exists():
             found.append(reference)
+            continue
+        # A kill at the very end may have left it.
+        state_of(reference.name, folder).unlink(missing_ok=True)
     return found

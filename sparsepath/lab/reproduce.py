@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
 from sparsepath.lab.training import Diverged
-from sparsepath.lab.walks import unwalked
+from sparsepath.lab.walks import Walk, unfinished
 
 PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
 """What official files call themselves."""
@@ -68,16 +69,17 @@ class Lab:
         return done
 
     def _walk(self, parts: Sequence[Part], arena: Arena, place: Path) -> bool:
-        """The jobs from their dense references, which are trained first where they lack."""
+        """What is left of the jobs, from dense references, trained first where they lack."""
         dense = place / "dense"
-        references = dict.fromkeys(job.start for part in parts for job in part.jobs)
+        left = [
+            (job, place / part.name)
+            for part in parts
+            for job in unfinished(part.jobs, arena, place / part.name)
+        ]
+        references = dict.fromkeys(job.start for job, _ in left)
         if not train_dense(references, arena, dense, until=self.until):
             return False
-        starts = [
-            start
-            for part in parts
-            for start in unwalked(part.jobs, arena, dense=dense, folder=place / part.name)
-        ]
+        starts = [partial(Walk, job, arena, dense=dense, folder=folder) for job, folder in left]
         return train_abreast(starts, until=self.until, abreast=ABREAST)
 
 

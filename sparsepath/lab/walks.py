@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -221,15 +221,9 @@ def _finished(job: Job, arena: Arena, folder: Path) -> bool:
     return done
 
 
-def unwalked(
-    jobs: Sequence[Job], arena: Arena, *, dense: Path, folder: Path
-) -> list[Callable[[], Walk]]:
-    """What starts each of the jobs that `folder` has not at its end."""
-    return [
-        partial(Walk, job, arena, dense=dense, folder=folder)
-        for job in jobs
-        if not _finished(job, arena, folder)
-    ]
+def unfinished(jobs: Iterable[Job], arena: Arena, folder: Path) -> list[Job]:
+    """The jobs that have not been walked to their end; a record of other settings is refused."""
+    return [job for job in jobs if not _finished(job, arena, folder)]
 
 
 def walk_paths(
@@ -242,5 +236,6 @@ def walk_paths(
     abreast: int = ABREAST,
 ) -> bool:
     """Walk all jobs, so many side by side, until done or until this time; whether all are done."""
-    starts = unwalked(jobs, arena, dense=dense, folder=folder)
+    left = unfinished(jobs, arena, folder)
+    starts = [partial(Walk, job, arena, dense=dense, folder=folder) for job in left]
     return train_abreast(starts, until=until, abreast=abreast)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparsepath import BadInput
-from sparsepath.lab import comparisons, experiments, parts, reproduce
+from sparsepath.lab import comparisons, dense, experiments, parts, reproduce
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.folders import locked
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
@@ -160,7 +160,10 @@ def test_all_parts_of_a_data_set_are_walked_in_one_go(
     assert went == [sum(len(part.jobs) for part in both)] == [2 * 2 * 7 + len(jobs)]
     made = ["comparisons/digit-net-2", "comparisons/digit-net-3", "t-test/one-dense-network"]
     assert all((folder / f"out/cifar10/{name}.json").exists() for name in made)
-    assert lab.walk(both), "and again, where nothing is left"
+    for weights in (folder / "out/cifar10/dense").glob("*.safetensors"):
+        weights.unlink()
+    monkeypatch.setattr(dense, "Cycle", lambda *given: pytest.fail("trained again"))
+    assert lab.walk(both), "and again, where nothing is left, nor needed"
     assert went[1:] == [0]
 
 

@@ -429,6 +429,21 @@ def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Pat
     assert not list(tmp_path.glob("digit-net*"))
 
 
+def test_a_dense_record_whose_weights_did_not_travel_is_trained_again(tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    assert train_dense([START], arena, tmp_path)
+    weights = tmp_path / "digit-net.safetensors"
+    kept = weights.read_bytes()
+    weights.unlink()
+    assert train_dense([START], arena, tmp_path)
+    assert weights.read_bytes() == kept
+    record = tmp_path / "digit-net.json"
+    record.write_text(record.read_text().replace('"epochs": ', '"epochs": 1'))
+    weights.unlink()
+    with pytest.raises(BadInput, match=r"digit-net.json"):
+        train_dense([START], arena, tmp_path)
+
+
 def test_its_seed_decides_a_dense_reference_whatever_was_drawn_before(tmp_path: Path) -> None:
     dropped = replace(START, recipe=DenseRecipe(2, 0.05, dropout=0.5))
     weights = []

@@ -137,9 +137,11 @@ def tuned(network: str, *, start: float) -> Question:
         "usual": usual,
         "often": often,
         "longer": finetuned(often, LONG[network]),
-        **{f"decay{decay:g}": replace(often, decay=decay) for decay in (2e-4, 1e-3)},
         **{f"peak{peak:g}": replace(often, peak=peak) for peak in (0.025, 0.1)},
+        # With dropout the sparsest networks were worse: they may want less of all that holds back.
+        "decay0.0002": replace(often, decay=2e-4),
         "shift2": replace(often, shift=2),
+        "decay0.0002-shift2": replace(often, decay=2e-4, shift=2),
     }
     named = {f"tuned-{name}": ("l0", recipe) for name, recipe in candidates.items()}
     return walks(best_reference(network), named)

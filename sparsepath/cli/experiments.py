@@ -44,6 +44,12 @@ def reproduce(
     folder: Annotated[
         Path, typer.Option("--out", help="where dense networks, paths and records go")
     ] = Path("reproduction"),
+    networks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--network", help="nin, low-rank-nin, cnn or low-rank-cnn, once each; all if none"
+        ),
+    ] = None,
     minutes: Annotated[
         float, typer.Option("--minutes", help="stop then; the same command goes on from there")
     ] = float("inf"),
@@ -55,7 +61,15 @@ def reproduce(
     Whatever is done already is kept, and a stopped walk goes on, on this machine or another.
     """
     with sentences(debug, stopped=AGAIN):
+        from sparsepath.lab.experiments import NETWORKS
         from sparsepath.lab.reproduce import reproduce as run_experiments
 
-        done = run_experiments(what, data=data, folder=folder, minutes=minutes, device=device)
+        done = run_experiments(
+            what,
+            data=data,
+            folder=folder,
+            networks=networks or NETWORKS,
+            minutes=minutes,
+            device=device,
+        )
         say(f"{'Done' if done else AGAIN[:-1]}: the records are in {folder}.")

@@ -37,8 +37,9 @@ def parts(experiment: str, networks: Sequence[str], penalties: Sequence[str]) ->
     if experiment in FLIPPED:
         return [Part(experiment, "paper", paths(experiment, networks, penalties))]
     if experiment == "t-test":
-        jobs = t_test()
-        return [Part("cifar10", "t-test/walked", jobs, (partial(gather_pairs, jobs),))]
+        jobs = [job for job in t_test() if job.start.network in networks]
+        pairs = Part("cifar10", "t-test/walked", jobs, (partial(gather_pairs, jobs),))
+        return [pairs] if jobs else []
     compared = [network for network in COMPARED if network in networks]
     if not compared:
         return []

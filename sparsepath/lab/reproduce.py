@@ -107,6 +107,11 @@ def reproduce(
         raise BadInput(
             f"There is no experiment {what!r}; choose one of {', '.join(EXPERIMENTS)} or all."
         )
+    unknown = [network for network in networks if network not in NETWORKS]
+    if unknown:
+        raise BadInput(
+            f"The experiments have no network {unknown[0]!r}; choose of {', '.join(NETWORKS)}."
+        )
     if not minutes >= 0:  # NaN is no time either
         raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
     lab = Lab(data, folder, device_named(device), time.monotonic() + 60 * minutes)
@@ -117,7 +122,8 @@ def reproduce(
     ]
     if not wanted:
         raise BadInput(
-            f"The experiment {what!r} is of {' and '.join(COMPARED)}, not of {', '.join(networks)}."
+            f"The experiment {what!r} has nothing of {', '.join(networks)}: best mode and the "
+            f"comparisons are of {' and '.join(COMPARED)}, the t-test is of nin."
         )
     sets = dict.fromkeys(part.data for part in wanted)
     return all(lab.walk([part for part in wanted if part.data == data]) for data in sets)

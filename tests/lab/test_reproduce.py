@@ -36,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tmp_path / "cifar10.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test
     )
     monkeypatch.setattr(experiments, "DENSE", {**DENSE, **TINY})
+    monkeypatch.setattr(reproduce, "NETWORKS", (*experiments.NETWORKS, *TINY))
     monkeypatch.setattr(parts, "COMPARED", tuple(TINY))
     monkeypatch.setattr(parts, "FINETUNES", {"digit-net": (2, 4)})
     monkeypatch.setattr(comparisons, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
@@ -46,6 +47,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(comparisons, "ONE_SHOT", (0.2,))
     monkeypatch.setattr(comparisons, "LASSO", {0.5: 0.5, 0.2: 1.0})
     monkeypatch.setattr(parts, "comparisons", partial(comparisons.comparisons, seeds=2))
+    t_test = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
+    monkeypatch.setattr(parts, "t_test", t_test)
     return tmp_path
 
 
@@ -147,8 +150,6 @@ def test_l0_iterates_every_epoch_with_a_growing_pull_where_the_fine_tune_is_shor
 def test_all_parts_of_a_data_set_are_walked_in_one_go(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = experiments.t_test("digit-net", pairs=2, networks=1)
-    monkeypatch.setattr(parts, "t_test", lambda: jobs)
     usual, went = reproduce.train_abreast, []
 
     def counted(starts: list[Any], **named: Any) -> bool:
@@ -159,7 +160,7 @@ def test_all_parts_of_a_data_set_are_walked_in_one_go(
     lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), math.inf)
     both = [part for name in ("comparisons", "t-test") for part in parts.parts(name, TINY, ())]
     assert lab.walk(both)
-    assert went == [sum(len(part.jobs) for part in both)] == [2 * 2 * 6 + len(jobs)]
+    assert went == [sum(len(part.jobs) for part in both)] == [2 * 2 * 6 + 2 * 4]
     made = ["comparisons/digit-net-2", "comparisons/digit-net-4", "t-test/one-dense-network"]
     assert all((folder / f"out/cifar10/{name}.json").exists() for name in made)
     for weights in (folder / "out/cifar10/dense").glob("*.safetensors"):
@@ -170,7 +171,7 @@ def test_all_parts_of_a_data_set_are_walked_in_one_go(
 
 
 def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
 
@@ -179,11 +180,7 @@ def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
         return len(asked) < 2
 
     monkeypatch.setattr(reproduce.Lab, "walk", walk)
-    monkeypatch.setattr(parts, "COMPARED", ("cnn",))
-    monkeypatch.setattr(parts, "comparisons", lambda *given, **named: {})
-    monkeypatch.setattr(parts, "best_mode", lambda network: [])
-    monkeypatch.setattr(parts, "FINETUNES", {"cnn": (2,)})
-    assert not reproduce.reproduce("all", data=folder, folder=folder, device="cpu")
+    assert not reproduce.reproduce("all", data=tmp_path, folder=tmp_path, device="cpu")
     others = [f"cifar10/{name}/walked" for name in ("best-mode", "comparisons", "t-test")]
     assert asked == [["cifar10/paper", *others], ["cifar100/paper"]]
 
@@ -209,11 +206,7 @@ def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: P
     assert float(walk.lane.decay) == pytest.approx(5e-4)
 
 
-def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
-    monkeypatch.setattr(parts, "t_test", jobs)
+def test_the_t_test_pairs_walks_that_share_their_dense_network_and_images(folder: Path) -> None:
     place = folder / "out/cifar10/t-test"
     half = place / "walked" / ".digit-net-l0-0-0.json.abc.part"
     half.parent.mkdir(parents=True)
@@ -243,10 +236,15 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused_before_any_trai
         run("t-test", folder)
 
 
-def test_an_experiment_that_has_none_of_these_networks_says_which_it_has(folder: Path) -> None:
-    ask = partial(reproduce.reproduce, data=folder, folder=folder, device="cpu")
-    with pytest.raises(BadInput, match=r"'best-mode' is of cnn and nin, not of low-rank-nin\."):
-        ask("best-mode", networks=["low-rank-nin"])
+@pytest.mark.parametrize("what", ["best-mode", "comparisons", "t-test"])
+def test_an_experiment_that_has_none_of_these_networks_says_which_it_has(
+    what: str, tmp_path: Path
+) -> None:
+    ask = partial(reproduce.reproduce, what, data=tmp_path, folder=tmp_path, device="cpu")
+    with pytest.raises(BadInput, match=f"{what}' has nothing of low-rank-nin: best mode and the"):
+        ask(networks=["low-rank-nin"])
+    with pytest.raises(BadInput, match="no network 'resnet'; choose of nin, low-rank-nin, cnn"):
+        ask(networks=["cnn", "resnet"])
 
 
 def test_another_data_set_in_its_place_is_refused(

@@ -10,7 +10,15 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
 from sparsepath.report.arms import Arms, Points, accuracies_at, shared_zeros
 from sparsepath.report.figures import blank
-from sparsepath.report.reported import DATA, NETWORKS, POSITIONS, ReportedPath, Side, paths
+from sparsepath.report.reported import (
+    DATA,
+    NETWORKS,
+    POSITIONS,
+    STANDING,
+    ReportedPath,
+    Side,
+    paths,
+)
 from sparsepath.report.safe import for_figure
 from sparsepath.report.statistics import Sample
 from sparsepath.report.tables import finite
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = {"l1": "tab:blue", "l0": "tab:red"}
-_LINES = ("-", "--", "-.", ":")
-"""Of the paths of one penalty: the paper's first, then its variants."""
+_LINES = dict(zip(STANDING, ("-", "--", "-.", ":"), strict=True))
+"""Of the paths of one penalty: the paper's, and the variants that stand for it."""
 
 MOST_MUS = 8
 """Named above a panel, so that they do not touch."""
@@ -31,15 +39,18 @@ _FURTHEST = 4.0
 
 
 def along_the_path(paper: Record, records: Sequence[Record], *, data: str) -> "Figure":
-    """Change of accuracy over the position of mu and over zero kernels, for every network."""
+    """Change of accuracy over the position of mu and over zero kernels, for every network.
+
+    Of our variants those are drawn that stand for a path; tables have the others.
+    """
     figure = blank(15, 7)
     panels = figure.subplots(2, len(NETWORKS), sharey="col")
     for (over_mu, over_zeros), (network, title) in zip(panels.T, NETWORKS.items(), strict=True):
-        found = paths(paper, records, data=data, network=network)
-        for _, group in itertools.groupby(found, key=lambda path: path.penalty):
-            for path, line in zip(group, itertools.cycle(_LINES), strict=False):
-                _draw(over_mu, path, line, x=_position)
-                _draw(over_zeros, path, line, x=_zeros)
+        every = paths(paper, records, data=data, network=network)
+        found = [path for path in every if path.variant in _LINES]
+        for path in found:
+            _draw(over_mu, path, x=_position)
+            _draw(over_zeros, path, x=_zeros)
         walked = next((path.walked[None] for path in found if path.walked), None)
         dense = "missing" if walked is None else f"{walked.accuracy:.2f} %"
         over_mu.set_title(f"{title}\ndense: paper {found[0].paper[0].accuracy:.2f} %, ours {dense}")
@@ -67,7 +78,7 @@ def _zeros(side: Side) -> float:
     return 100 * side.of_blocks
 
 
-def _draw(panel: Any, path: ReportedPath, line: str, *, x: Callable[[Side], float]) -> None:
+def _draw(panel: Any, path: ReportedPath, *, x: Callable[[Side], float]) -> None:
     """One path of ours as a line and, once, the paper's as open circles."""
     colour = _COLOURS[path.penalty]
 
@@ -81,7 +92,7 @@ def _draw(panel: Any, path: ReportedPath, line: str, *, x: Callable[[Side], floa
         )
     ours = [side for side in path.walked.values() if side.k is not None]
     if ours:
-        draw(ours, label=f"{path.title}, ours", marker=".", linestyle=line)
+        draw(ours, label=f"{path.title}, ours", marker=".", linestyle=_LINES[path.variant])
 
 
 def _shared_legend(figure: "Figure") -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.reported import DATA, NETWORKS, ReportedPath, Side, paths
+from sparsepath.report.reported import DATA, NETWORKS, STANDING, ReportedPath, Side, paths
 from sparsepath.report.tables import percent
 
 MISSING = "missing"
@@ -138,13 +138,6 @@ def summary(paper: Record, records: Sequence[Record]) -> Table:
 
 
 _REACHED = "reached"
-_STANDING = {
-    "": "",
-    "short": ", shorter range",
-    "unguarded": ", no guard",
-    "unguarded-short": ", no guard, shorter range",
-}
-"""The variants that stand for a path where the guard or the range of mu keeps it from the aim."""
 
 
 def outcome(paper: Record, records: Sequence[Record]) -> Table:
@@ -154,13 +147,13 @@ def outcome(paper: Record, records: Sequence[Record]) -> Table:
         for data in DATA
         for network in NETWORKS
         for path in paths(paper, records, data=data, network=network)
-        if path.variant in _STANDING
+        if path.variant in STANDING
     ]
     rows = [
         [
             DATA[path.data],
             NETWORKS[path.network],
-            path.penalty + _STANDING[path.variant],
+            path.title,
             *_standing(path),
         ]
         for path in shown

@@ -14,6 +14,16 @@ NETWORKS = MappingProxyType(
 PENALTIES = ("l1", "l0")
 """All in the paper's order."""
 
+STANDING = MappingProxyType(
+    {
+        "": "",
+        "short": "shorter range",
+        "unguarded": "no guard",
+        "unguarded-short": "no guard, shorter range",
+    }
+)
+"""The variants that stand for a path where the guard or the range of mu keeps it from the aim."""
+
 POSITIONS = 20
 """The printed mu is k / 19: a place on a path of 20 points."""
 
@@ -52,7 +62,7 @@ class ReportedPath:
     @property
     def title(self) -> str:
         """The penalty, and what is not the paper's about this path."""
-        return f"{self.penalty}, {self.variant}" if self.variant else self.penalty
+        return ", ".join(filter(None, (self.penalty, STANDING.get(self.variant, self.variant))))
 
     @property
     def pairs(self) -> Iterator[tuple[Side, Side | None]]:

@@ -43,13 +43,21 @@ def test_both_sides_of_both_penalties_are_drawn_over_mu_and_over_zeros():
     )
 
 
-def test_a_variant_is_a_line_of_its_own_kind_and_the_papers_points_stand_once():
-    records = [record("l0"), record("l0", variant="unguarded")]
-    panel = panels(along_the_path(paper(), records, data="cifar10"), 0)["CNN"]
-    styles = {line.get_label(): line.get_linestyle() for line in panel.get_lines()}
-    assert styles["l0, ours"] == "-"
-    assert styles["l0, unguarded, ours"] == "--"
-    assert "l0, unguarded, paper" not in styles
+def test_a_variant_that_stands_for_a_path_is_a_line_of_its_own_kind():
+    variants = ("", "decayed", "early", "short", "unguarded", "unguarded-1", "unguarded-short")
+    records = [record("l0", variant=variant) for variant in variants]
+    for row in (0, 1):
+        panel = panels(along_the_path(paper(), records, data="cifar10"), row)["CNN"]
+        drawn = {line.get_label(): line.get_linestyle() for line in panel.get_lines()}
+        styles = {label: drawn[label] for label in lines(panel)}
+        assert styles == {
+            "l1, paper": ":",
+            "l0, paper": ":",
+            "l0, ours": "-",
+            "l0, shorter range, ours": "--",
+            "l0, no guard, ours": "-.",
+            "l0, no guard, shorter range, ours": ":",
+        }
 
 
 def test_a_network_that_was_not_walked_shows_the_paper_alone_and_says_so():

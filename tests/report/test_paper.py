@@ -47,7 +47,7 @@ def test_what_was_not_walked_is_missing():
 
 def test_variants_follow_their_path():
     rows = appendix_rows(record(), record(variant="unguarded", test=0.5))
-    assert [row[0] for row in rows[::8]] == ["l1", "l0", "l0, unguarded"]
+    assert [row[0] for row in rows[::8]] == ["l1", "l0", "l0, no guard"]
     assert rows[-1][8] == "50.00 (-40.00)"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.reported import DATA, NETWORKS
+from sparsepath.report.reported import DATA, NETWORKS, title
 from sparsepath.report.tables import percent
 
 BATCHES = ("batch 1", "batch 64")
@@ -20,12 +20,11 @@ def measured(records: Sequence[Record]) -> Table:
         if gains is None:
             continue
         machines.add(str(point["latency"]["machine"]))
-        variant = f", {record['variant']}" if record["variant"] else ""
         rows.append(
             [
                 DATA[record["data"]],
                 NETWORKS[record["network"]],
-                f"{record['penalty']}{variant}",
+                title(record["penalty"], record["variant"]),
                 percent(point["sparsity"]["of_blocks"]),
                 f"{point['macs']['speedup']:.2f}",
                 *(_gain(gains[batch], dense) for batch in BATCHES for dense in DENSE),

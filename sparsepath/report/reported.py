@@ -28,6 +28,11 @@ POSITIONS = 20
 """The printed mu is k / 19: a place on a path of 20 points."""
 
 
+def title(penalty: str, variant: str) -> str:
+    """What a path is called: its penalty, and what is not the paper's about it."""
+    return ", ".join(filter(None, (penalty, STANDING.get(variant, variant))))
+
+
 @dataclass(frozen=True)
 class Side:
     """One reported point of a path, of the paper or ours; accuracies in percent."""
@@ -62,7 +67,7 @@ class ReportedPath:
     @property
     def title(self) -> str:
         """The penalty, and what is not the paper's about this path."""
-        return ", ".join(filter(None, (self.penalty, STANDING.get(self.variant, self.variant))))
+        return title(self.penalty, self.variant)
 
     @property
     def pairs(self) -> Iterator[tuple[Side, Side | None]]:

@@ -25,7 +25,7 @@ from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import device_named
 from sparsepath.lab.starts import Reference
-from sparsepath.lab.walks import walk_paths
+from sparsepath.lab.walks import unfinished, walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 
@@ -124,17 +124,17 @@ def ramped(network: str) -> Question:
     return walks(best_reference(network), {**candidates, "late": ways["gradual-late"]})
 
 
-def tuned(network: str, *, start: float) -> Question:
-    """What training serves the sparse networks of best mode? Of the last four points alone.
+def tuned(network: str, *, threshold: float) -> Question:
+    """What training serves the sparse networks of best mode? Of its last four points alone.
 
-    They start at this threshold, in median norms.
+    The first of them is at this threshold, in median norms.
     """
-    usual = best(network)
-    assert usual.span is not None
-    usual = replace(usual, span=(start, usual.span[1]), points=4, last=3)
-    often = growing(usual)
+    long = best(network)
+    assert long.span is not None
+    brief = replace(long, span=(threshold, long.span[1]), points=4, last=3)
+    often = growing(brief)
     candidates = {
-        "usual": usual,
+        "usual": brief,
         "often": often,
         "longer": finetuned(often, LONG[network]),
         **{f"peak{peak:g}": replace(often, peak=peak) for peak in (0.025, 0.1)},
@@ -143,8 +143,8 @@ def tuned(network: str, *, start: float) -> Question:
         "shift2": replace(often, shift=2),
         "decay0.0002-shift2": replace(often, decay=2e-4, shift=2),
     }
-    named = {f"tuned-{name}": ("l0", recipe) for name, recipe in candidates.items()}
-    return walks(best_reference(network), named)
+    ways = {f"tuned-{name}": ("l0", recipe) for name, recipe in candidates.items()}
+    return walks(best_reference(network), ways)
 
 
 def shrinking(network: str) -> Question:
@@ -225,7 +225,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     },
     "taught-cnn": lambda: free_paths("cnn", 0.1, *product((0.0,), (0.0, 0.25, 0.6, 0.95))),
     "ramped-cnn": lambda: ramped("cnn"),
-    "tuned-cnn": lambda: tuned("cnn", start=1.54),
+    "tuned-cnn": lambda: tuned("cnn", threshold=1.54),
     "shrinking-cnn": lambda: shrinking("cnn"),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))
@@ -334,10 +334,13 @@ def answer(
         replace(loaded, name=question.data), device_named(device), flip=FLIPPED[question.data]
     )
     place = out / question.data / "exploration"
-    starts = [*question.dense, *dict.fromkeys(job.start for job in question.walks)]
-    if train_dense(starts, arena, place / "dense", until=until) and question.walks:
-        walk_paths(question.walks, arena, dense=place / "dense", folder=place, until=until)
-    for start in starts:
+    # What has been answered stands: records are kept without the weights.
+    lacking = [each for each in question.dense if not (place / f"dense/{each.name}.json").exists()]
+    left = unfinished(question.walks, arena, place)
+    starts = dict.fromkeys([*lacking, *(job.start for job in left)])
+    if train_dense(starts, arena, place / "dense", until=until):
+        walk_paths(left, arena, dense=place / "dense", folder=place, until=until)
+    for start in dict.fromkeys([*question.dense, *(job.start for job in question.walks)]):
         written = place / "dense" / f"{start.name}.json"
         if written.exists():
             print(f"{start.name}: {read_json(written)['validation']:.4f}")

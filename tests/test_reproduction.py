@@ -158,6 +158,30 @@ def test_every_question_of_settings_names_each_of_its_candidates_once():
         assert len(names) == len(set(names)) > 1
 
 
+def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
+    explore = runpy.run_path(str(FOLDER / "explore.py"))
+    jobs = {
+        job.variant.removeprefix("tuned-"): job.recipe
+        for job in explore["QUESTIONS"]["tuned-cnn"]().walks
+    }
+    usual, often = jobs.pop("usual"), jobs.pop("often")
+    assert (usual.span, usual.length, usual.ramp) == ((1.54, 2.8), 4, 1.0)
+    assert often.ramp > 1
+    changed = {
+        name: {key for key, value in recipe.plain().items() if value != often.plain()[key]}
+        for name, recipe in jobs.items()
+    }
+    assert changed == {
+        "longer": {"schedule"},
+        "peak0.025": {"peak"},
+        "peak0.1": {"peak"},
+        "decay0.0002": {"decay"},
+        "shift2": {"shift"},
+        "decay0.0002-shift2": {"decay", "shift"},
+    }
+    assert jobs["longer"].schedule.finetune == 100
+
+
 def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, capsys):
     explore = runpy.run_path(str(FOLDER / "explore.py"))
     generator = np.random.default_rng(0)
@@ -183,3 +207,13 @@ def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, cap
     ] * 2
     said = capsys.readouterr().out
     assert f"{record['points'][1]['validation']:.4f}" in said
+    # What has been answered stands, though its weights are gone.
+    records = {path: path.read_bytes() for path in folder.rglob("*.json")}
+    for weights in folder.rglob("*.safetensors"):
+        weights.unlink()
+    dense = explore["Question"]("cifar10", dense=(start,))
+    for asked in (question, dense):
+        explore["answer"](asked, tmp_path, tmp_path, device="cpu", until=float("inf"), held_out=300)
+        assert "digit-net: 0." in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in folder.rglob("*.json")} == records
+    assert not list(folder.rglob("*.safetensors"))

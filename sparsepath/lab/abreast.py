@@ -62,8 +62,8 @@ def state_of(name: str, folder: Path) -> Path:
     return folder / f"{name}.state.safetensors"
 
 
-def train_abreast(starts: Iterable[Callable[[], Training]], *, until: float, abreast: int) -> bool:
-    """Train all, so many side by side, until through or until this time; whether all are through.
+def train_abreast(starts: Iterable[Callable[[], Training]], *, until: float) -> bool:
+    """Train all, `ABREAST` at a time, until through or until this time; whether all are through.
 
     One that breaks is set aside, and named when the others are through. Whatever ends this but a
     kill leaves the last state of each.
@@ -71,7 +71,7 @@ def train_abreast(starts: Iterable[Callable[[], Training]], *, until: float, abr
     waiting, going, lost = list(starts), list[Training](), list[str]()
     try:
         while waiting or going:
-            while waiting and len(going) < abreast:
+            while waiting and len(going) < ABREAST:
                 going.append(waiting.pop(0)())
             if not _until_one_is_through(going, until, lost):
                 return False

@@ -128,7 +128,7 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
         "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),
         "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
     }
-    # A single step has nothing but its fine-tune: there is none where that is short.
+    # Not where it is short: all epochs of a single step are its fine-tune, as gradual's are.
     for share in () if short else ONE_SHOT:
         # As many epochs as the paths have spent when they come to this share.
         whole = replace(long, finetune=(keep.index(share) + 1) * (before + finetune))

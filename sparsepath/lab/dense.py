@@ -111,7 +111,7 @@ class Cycle(Training):
 def train_dense(
     references: Iterable[Reference], arena: Arena, folder: Path, *, until: float = math.inf
 ) -> bool:
-    """Train the dense references that `folder` lacks, all side by side; False if time was over.
+    """Train the dense references that `folder` lacks, side by side; False if time was over.
 
     What a call leaves unfinished the next goes on with, beside whichever others.
     """
@@ -123,20 +123,24 @@ def train_dense(
         # Looked for again: another process may have trained them until now.
         lacking = _lacking(references, arena, folder)
         starts = [partial(Cycle, each, arena, folder) for each in lacking]
-        return train_abreast(starts, until=until, abreast=len(starts))
+        return train_abreast(starts, until=until)
 
 
 def _lacking(references: Iterable[Reference], arena: Arena, folder: Path) -> list[Reference]:
     found = []
     for reference in references:
         written = folder / f"{reference.name}.json"
-        if written.exists():
-            kept = read_json(written)
-            check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
-        # Records travel without weights: nothing can start from one alone.
-        if not written.exists() or not written.with_suffix(".safetensors").exists():
+        if not written.exists():
             found.append(reference)
             continue
+        kept = read_json(written)
+        check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
+        if not written.with_suffix(".safetensors").exists():
+            # Not trained again: it would be another network under the same name.
+            raise BadInput(
+                f"{str(written)!r} came without its weights: put {reference.name}.safetensors "
+                "beside it, or move it and all that was walked from it away."
+            )
         # A kill at the very end may have left it.
         state_of(reference.name, folder).unlink(missing_ok=True)
     return found

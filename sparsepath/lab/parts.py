@@ -7,17 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sparsepath.errors import BadInput
 from sparsepath.lab.comparisons import best_mode, comparisons
 from sparsepath.lab.experiments import FLIPPED, paths, t_test
 from sparsepath.lab.jobs import Job
 from sparsepath.storage import read_json, write_json
 
-EXPERIMENTS = (*FLIPPED, "best-mode", "comparisons", "t-test")
+EXPERIMENTS = ("cifar10", "best-mode", "comparisons", "cifar100", "svhn", "t-test")
+"""In the order in which all of them are run."""
 COMPARED = ("cnn", "nin")
 """The networks of best mode and the comparisons."""
 FINETUNES: Mapping[str, tuple[int, ...]] = {"cnn": (40, 5), "nin": (20, 5)}
-"""Epochs of the fine-tunes of their comparisons: long, and hardly any. NIN's take three times as
-long."""
+"""Epochs of their fine-tunes in the comparisons: long, as far as time allows, and hardly any."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Part:
     """the folder of their records, in that of the data set"""
     jobs: Sequence[Job]
     gathers: tuple[Callable[[Path], None], ...] = ()
-    """each reads the data set's folder, as far as its jobs have been walked, and writes there"""
+    """each reads that folder, as far as its jobs have been walked, and writes beside it"""
 
 
 def parts(experiment: str, networks: Sequence[str], penalties: Sequence[str]) -> list[Part]:
@@ -38,67 +39,60 @@ def parts(experiment: str, networks: Sequence[str], penalties: Sequence[str]) ->
         return [Part(experiment, "paper", paths(experiment, networks, penalties))]
     if experiment == "t-test":
         jobs = [job for job in t_test() if job.start.network in networks]
-        pairs = Part("cifar10", "t-test/walked", jobs, (partial(gather_pairs, jobs),))
-        return [pairs] if jobs else []
-    compared = [network for network in COMPARED if network in networks]
-    if not compared:
-        return []
-    if experiment == "best-mode":
-        ways = [{"l0": best_mode(network)} for network in compared]
+        gathers: list[Callable[[Path], None]] = [partial(gather_pairs, jobs)]
     else:
         ways = [
-            comparisons(network, finetune=epochs)
-            for network in compared
-            for epochs in FINETUNES[network]
+            arms
+            for network in COMPARED
+            if network in networks
+            for arms in _ways(experiment, network)
         ]
-    jobs = [job for arms in ways for arm in arms.values() for job in arm]
-    gathers = tuple(partial(gather_arms, arms, experiment) for arms in ways)
-    return [Part("cifar10", f"{experiment}/walked", jobs, gathers)]
+        jobs = [job for arms in ways for arm in arms.values() for job in arm]
+        gathers = [partial(gather_arms, arms) for arms in ways]
+    return [Part("cifar10", f"{experiment}/walked", jobs, tuple(gathers))] if jobs else []
 
 
-def gather_arms(arms: Mapping[str, Sequence[Job]], part: str, place: Path) -> None:
+def _ways(experiment: str, network: str) -> list[dict[str, list[Job]]]:
+    """The arms of one experiment and network, apart for each length of fine-tunes."""
+    if experiment == "best-mode":
+        return [{"l0": best_mode(network)}]
+    return [comparisons(network, finetune=epochs) for epochs in FINETUNES[network]]
+
+
+def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
     """Write one record of all arms, as far as they have been walked."""
     first = arms["l0"][0]
     network, finetune = first.start.network, first.recipe.schedule.finetune
-    walked = place / part / "walked"
-    found = {arm: by_seed for arm in arms if (by_seed := _points(arms[arm], walked))}
-    if not found:
+    walked = _records((job for jobs in arms.values() for job in jobs), folder)
+    if not walked:
         return
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for arm, jobs in arms.items():
+        for job in jobs:
+            for point in walked[job.name]["points"] if job.name in walked else ():
+                figures = [point["sparsity"]["of_blocks"], point["test"]]
+                found.setdefault(arm, {}).setdefault(str(job.start.seed), []).append(figures)
     # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
     tuned = {seed: points[-1][1] for seed, points in found.pop("fine-tuning", {}).items()}
-    names = {job.start.name for jobs in arms.values() for job in jobs}
-    starts = [place / "dense" / f"{name}.json" for name in sorted(names)]
+    dense = {record["dense_seed"]: record["dense"]["test"] for record in walked.values()}
     record = {
-        "data": place.name,
+        "data": next(iter(walked.values()))["data"],
         "network": network,
         "finetune": finetune,
-        "dense": statistics.fmean(read_json(start)["test"] for start in starts),
+        "dense": statistics.fmean(dense.values()),
         "fine_tuning": tuned,
         "arms": found,
     }
-    write_json(place / part / f"{network}-{finetune}.json", record)
+    write_json(folder.parent / f"{network}-{finetune}.json", record)
 
 
-def _points(jobs: Iterable[Job], folder: Path) -> dict[str, list[list[float]]]:
-    """Zero blocks and test accuracy of all points of an arm that were walked, by seed."""
-    found: dict[str, list[list[float]]] = {}
-    for job in jobs:
-        written = folder / f"{job.name}.json"
-        for point in read_json(written)["points"] if written.exists() else ():
-            figures = [point["sparsity"]["of_blocks"], point["test"]]
-            found.setdefault(str(job.start.seed), []).append(figures)
-    return found
-
-
-def gather_pairs(jobs: Iterable[Job], place: Path) -> None:
+def gather_pairs(jobs: Sequence[Job], folder: Path) -> None:
     """Write one record of the pairs from one dense network, and one of those from several."""
+    walked = _records(jobs, folder)
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
     for job in jobs:
-        written = place / "t-test" / "walked" / f"{job.name}.json"
-        if written.exists():
-            record = read_json(written)
-            if len(record["points"]) == job.recipe.length:
-                pairs.setdefault((job.start.seed, job.seed), {})[job.method] = record
+        if job.name in walked and len(walked[job.name]["points"]) == job.recipe.length:
+            pairs.setdefault((job.start.seed, job.seed), {})[job.method] = walked[job.name]
     whole = {key: pair for key, pair in pairs.items() if len(pair) == 2}
     for title, wanted in {
         "one dense network": lambda dense: dense == 0,
@@ -107,7 +101,23 @@ def gather_pairs(jobs: Iterable[Job], place: Path) -> None:
         rows = [_pair(pair) for (dense, _), pair in whole.items() if wanted(dense)]
         if len(rows) > 1:
             name = title.replace(" ", "-")
-            write_json(place / "t-test" / f"{name}.json", {"title": title, "pairs": rows})
+            write_json(folder.parent / f"{name}.json", {"title": title, "pairs": rows})
+
+
+def _records(jobs: Iterable[Job], folder: Path) -> dict[str, Any]:
+    """What has been walked of the jobs, by name; all of one reference from one network."""
+    places = {job.name: folder / f"{job.name}.json" for job in jobs}
+    found = {name: read_json(place) for name, place in places.items() if place.exists()}
+    digests: dict[str, set[str]] = {}
+    for record in found.values():
+        digests.setdefault(record["start"]["name"], set()).add(record["start"]["digest"])
+    for start, different in digests.items():
+        if len(different) > 1:
+            raise BadInput(
+                f"The walks in {str(folder)!r} start from {len(different)} different networks "
+                f"{start!r}, so they cannot be compared: move those of all but one away."
+            )
+    return found
 
 
 def _pair(records: dict[str, Any]) -> dict[str, Any]:

@@ -2,22 +2,22 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import torch
 
 from sparsepath.errors import BadInput
-from sparsepath.lab.abreast import ABREAST, train_abreast
+from sparsepath.lab.abreast import train_abreast
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
-from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Walk, unfinished
 
 PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
@@ -49,44 +49,45 @@ class Lab:
             raise BadInput(f"{str(found[0])!r} holds {data.name}, not {name}: move it away.")
         return Arena(replace(data, name=name), self.device, flip=FLIPPED[name], final=True)
 
-    def walk(self, parts: Sequence[Part]) -> bool:
+    def walk(self, wanted: Sequence[Part]) -> bool:
         """Walk all jobs of one data set's parts, and gather what is there; False if time was over.
 
         They go side by side, whatever part they are of: few would leave a GPU idle.
         """
-        (data,) = {part.data for part in parts}
-        arena, place = self.arena(data), self.folder / data
+        (name,) = {part.data for part in wanted}
+        arena, place = self.arena(name), self.folder / name
         with ExitStack() as held:
-            for part in parts:
+            for part in wanted:
                 held.enter_context(locked(place / part.name))
                 sweep(place / part.name)
             try:
-                done = self._walk(parts, arena, place)
-            except Diverged:
-                _gather(parts, place)
+                done = self._walk(wanted, arena, place)
+            except BaseException:  # an interruption, too
+                with suppress(BadInput):
+                    _gather(wanted, place)
                 raise
-            _gather(parts, place)
+            _gather(wanted, place)
         return done
 
-    def _walk(self, parts: Sequence[Part], arena: Arena, place: Path) -> bool:
+    def _walk(self, wanted: Sequence[Part], arena: Arena, place: Path) -> bool:
         """What is left of the jobs, from dense references, trained first where they lack."""
         dense = place / "dense"
         left = [
             (job, place / part.name)
-            for part in parts
+            for part in wanted
             for job in unfinished(part.jobs, arena, place / part.name)
         ]
         references = dict.fromkeys(job.start for job, _ in left)
         if not train_dense(references, arena, dense, until=self.until):
             return False
         starts = [partial(Walk, job, arena, dense=dense, folder=folder) for job, folder in left]
-        return train_abreast(starts, until=self.until, abreast=ABREAST)
+        return train_abreast(starts, until=self.until)
 
 
-def _gather(parts: Sequence[Part], place: Path) -> None:
-    for part in parts:
+def _gather(wanted: Sequence[Part], place: Path) -> None:
+    for part in wanted:
         for gather in part.gathers:
-            gather(place)
+            gather(place / part.name)
 
 
 def reproduce(
@@ -125,8 +126,7 @@ def reproduce(
             f"The experiment {what!r} has nothing of {', '.join(networks)}: best mode and the "
             f"comparisons are of {' and '.join(COMPARED)}, the t-test is of nin."
         )
-    sets = dict.fromkeys(part.data for part in wanted)
-    return all(lab.walk([part for part in wanted if part.data == data]) for data in sets)
+    return all(lab.walk(list(group)) for _, group in groupby(wanted, key=lambda part: part.data))
 
 
 def device_named(name: str) -> torch.device:

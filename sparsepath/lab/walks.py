@@ -12,7 +12,7 @@ from typing import Any
 from sparsepath.admm import ADMM
 from sparsepath.errors import BadInput
 from sparsepath.guard import mean_norm_guard
-from sparsepath.lab.abreast import ABREAST, Training, state_of, train_abreast
+from sparsepath.lab.abreast import Training, state_of, train_abreast
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
 from sparsepath.lab.folders import circumstances
@@ -96,13 +96,7 @@ class Walk(Training):
         self.keep(snapshot(self.admm, progress=progress, about={"record": self.record}))
 
     def _resume(self) -> Progress | None:
-        written = self.folder / f"{self.job.name}.json"
         if not self.state.exists():
-            if written.exists():
-                raise BadInput(
-                    f"{str(written)!r} is of a path without its state, which would be overwritten: "
-                    f"move it away, or choose another folder."
-                )
             return None
         progress, about = read_state(self.state, self.admm)
         kept: dict[str, Any] = about.get("record", {})
@@ -210,19 +204,27 @@ class Walk(Training):
 
 
 def _finished(job: Job, arena: Arena, folder: Path) -> bool:
-    written = folder / f"{job.name}.json"
+    written, state = folder / f"{job.name}.json", state_of(job.name, folder)
     if not written.exists():
         return False
     record = read_json(written)
     job.check(record, written, arena)
     done = len(record["points"]) == job.recipe.length
     if done:
-        state_of(job.name, folder).unlink(missing_ok=True)  # left by a kill after the last point
+        state.unlink(missing_ok=True)  # left by a kill after the last point
+    elif not state.exists():
+        raise BadInput(
+            f"{str(written)!r} is of a path without its state, which would be overwritten: "
+            f"move it away, or choose another folder."
+        )
     return done
 
 
 def unfinished(jobs: Iterable[Job], arena: Arena, folder: Path) -> list[Job]:
-    """The jobs that have not been walked to their end; a record of other settings is refused."""
+    """The jobs that have not been walked to their end.
+
+    A record of other settings is refused, and one that lacks the state to go on from.
+    """
     return [job for job in jobs if not _finished(job, arena, folder)]
 
 
@@ -233,9 +235,8 @@ def walk_paths(
     dense: Path,
     folder: Path,
     until: float,
-    abreast: int = ABREAST,
 ) -> bool:
-    """Walk all jobs, so many side by side, until done or until this time; whether all are done."""
+    """Walk all jobs, side by side, until done or until this time; whether all are done."""
     left = unfinished(jobs, arena, folder)
     starts = [partial(Walk, job, arena, dense=dense, folder=folder) for job in left]
-    return train_abreast(starts, until=until, abreast=abreast)
+    return train_abreast(starts, until=until)

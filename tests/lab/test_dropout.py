@@ -78,6 +78,15 @@ def test_maps_stay_in_the_order_that_they_have_in_memory_there_and_back() -> Non
     assert torch.equal(gradient != 0, dropped != 0)
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (4, 6), (4, 6, 5), (2, 3, 4, 5, 6)])
+def test_values_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
+    layer = Keyed(0.5, torch.tensor(7, dtype=torch.int32), 0)
+    values = torch.rand(shape) + 1
+    dropped = layer(values)
+    assert dropped.shape == values.shape
+    assert torch.equal(dropped[dropped != 0], 2 * values[dropped != 0])
+
+
 def test_every_place_dies_as_often_as_any_other() -> None:
     layer = Keyed(0.5, torch.zeros((), dtype=torch.int32), 0)
     dead = torch.zeros(512)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from sparsepath import BadInput
-from sparsepath.lab import comparisons, dense, experiments, parts, reproduce
+from sparsepath.lab import abreast, comparisons, experiments, parts, reproduce, walks
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.folders import locked
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
@@ -144,45 +145,126 @@ def test_l0_iterates_every_epoch_with_a_growing_pull_where_the_fine_tune_is_shor
     assert pulls[-1] == pytest.approx(3.7 * long.rho, rel=0.01)
     assert long.ramp == 1
     same = {"rho": long.rho, "ramp": 1.0, "schedule": long.schedule}
-    assert replace(short, **{**same, "schedule": replace(long.schedule, finetune=40)}) == long
+    assert replace(short, **same) == long, "in nothing else"
+    (_, l1), best = comparisons.arms(network, finetune=5)["l1"], comparisons.best_mode(network)[0]
+    assert l1.ramp == best.recipe.ramp == 1
 
 
 def test_all_parts_of_a_data_set_are_walked_in_one_go(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual, went = reproduce.train_abreast, []
-
-    def counted(starts: list[Any], **named: Any) -> bool:
-        went.append(len(starts))
-        return usual(starts, **named)
-
-    monkeypatch.setattr(reproduce, "train_abreast", counted)
+    lanes: list[int] = []
+    engine = abreast.Engine
+    monkeypatch.setattr(
+        abreast, "Engine", lambda given: (lanes.append(len(given)), engine(given))[1]
+    )
     lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), math.inf)
     both = [part for name in ("comparisons", "t-test") for part in parts.parts(name, TINY, ())]
+    assert [len(part.jobs) for part in both] == [2 * 2 * 6, 2 * 4]
     assert lab.walk(both)
-    assert went == [sum(len(part.jobs) for part in both)] == [2 * 2 * 6 + 2 * 4]
+    dense_first, *walking = lanes
+    assert dense_first == 3
+    # Full until the last jobs are taken up: no part waits for another's end.
+    assert walking == sorted(walking, reverse=True)
+    assert walking[0] == abreast.ABREAST
     made = ["comparisons/digit-net-2", "comparisons/digit-net-4", "t-test/one-dense-network"]
     assert all((folder / f"out/cifar10/{name}.json").exists() for name in made)
-    for weights in (folder / "out/cifar10/dense").glob("*.safetensors"):
-        weights.unlink()
-    monkeypatch.setattr(dense, "Cycle", lambda *given: pytest.fail("trained again"))
+    lanes.clear()
+    shutil.rmtree(folder / "out/cifar10/dense")
+    for name in made:
+        (folder / f"out/cifar10/{name}.json").unlink()
     assert lab.walk(both), "and again, where nothing is left, nor needed"
-    assert went[1:] == [0]
+    assert not lanes
+    assert all((folder / f"out/cifar10/{name}.json").exists() for name in made)
+
+
+def test_all_parts_are_locked_while_they_are_walked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = folder / "out/cifar10"
+    lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), 123.0)
+    both = [part for name in ("comparisons", "t-test") for part in parts.parts(name, TINY, ())]
+    asked = []
+
+    def train(*given: object, until: float) -> bool:
+        for part in both:
+            with (
+                pytest.raises(BadInput, match="Another process works in"),
+                locked(place / part.name),
+            ):
+                pass
+        asked.append(until)
+        return True
+
+    monkeypatch.setattr(reproduce, "train_dense", train)
+    monkeypatch.setattr(reproduce, "train_abreast", train)
+    assert lab.walk(both)
+    assert asked == [123.0, 123.0], "both know when time is over"
+    with locked(place / both[1].name), pytest.raises(BadInput, match=r"works in .*t-test/walked"):
+        lab.walk(both)
+
+
+def test_what_is_there_is_gathered_whatever_ends_the_walks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, points = walks.Walk._write, []
+
+    def write(walk: walks.Walk, point: Any) -> None:
+        usual(walk, point)
+        points.append(point)
+        if len(points) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(walks.Walk, "_write", write)
+    with pytest.raises(KeyboardInterrupt):
+        run("comparisons", folder)
+    assert list((folder / "out/cifar10/comparisons").glob("digit-net-*.json"))
+
+
+def test_walks_from_two_networks_of_one_name_are_not_gathered_as_of_one(folder: Path) -> None:
+    assert run("t-test", folder)
+    walked = folder / "out/cifar10/t-test/walked"
+    kept = (walked.parent / "one-dense-network.json").read_bytes()
+    written = walked / "digit-net-l0-0-1.json"
+    record = json.loads(written.read_text())
+    record["start"]["digest"] = "another"
+    written.write_text(json.dumps(record))
+    with pytest.raises(BadInput, match=r"start from 2 different networks 'digit-net'"):
+        run("t-test", folder)
+    assert (walked.parent / "one-dense-network.json").read_bytes() == kept
 
 
 def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
+    methods: list[set[str]] = []
 
     def walk(self: reproduce.Lab, wanted: list[parts.Part]) -> bool:
         asked.append([f"{part.data}/{part.name}" for part in wanted])
-        return len(asked) < 2
+        methods.append({job.method for part in wanted for job in part.jobs})
+        return len(asked) % 4 > 0
 
     monkeypatch.setattr(reproduce.Lab, "walk", walk)
-    assert not reproduce.reproduce("all", data=tmp_path, folder=tmp_path, device="cpu")
-    others = [f"cifar10/{name}/walked" for name in ("best-mode", "comparisons", "t-test")]
-    assert asked == [["cifar10/paper", *others], ["cifar100/paper"]]
+    ask = partial(reproduce.reproduce, data=tmp_path, folder=tmp_path, device="cpu")
+    assert not ask("all")
+    first = ["cifar10/paper", "cifar10/best-mode/walked", "cifar10/comparisons/walked"]
+    assert asked == [first, ["cifar100/paper"], ["svhn/paper"], ["cifar10/t-test/walked"]]
+    asked.append([])
+    assert not ask("all", networks=["low-rank-nin"])
+    assert asked[5:] == [["cifar10/paper"], ["cifar100/paper"], ["svhn/paper"]]
+    methods.clear()
+    assert ask("svhn", penalties=["l1"])
+    assert methods == [{"l1"}]
+
+
+def test_both_networks_are_compared_with_long_and_with_short_fine_tunes() -> None:
+    (part,) = parts.parts("comparisons", experiments.NETWORKS, ())
+    found = {(job.start.network, job.recipe.schedule.finetune or 0) for job in part.jobs}
+    for network in ("cnn", "nin"):
+        lengths = {finetune for name, finetune in found if name == network and finetune}
+        assert min(lengths) == 5, "where one-shot and gradual have all of their epochs besides"
+        assert max(lengths) >= 20
 
 
 def test_the_group_lasso_is_on_before_a_point_and_off_in_its_fine_tune(folder: Path) -> None:

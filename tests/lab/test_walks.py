@@ -429,19 +429,33 @@ def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Pat
     assert not list(tmp_path.glob("digit-net*"))
 
 
-def test_a_dense_record_whose_weights_did_not_travel_is_trained_again(tmp_path: Path) -> None:
+def test_a_dense_record_without_its_weights_is_refused_and_kept(tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     assert train_dense([START], arena, tmp_path)
-    weights = tmp_path / "digit-net.safetensors"
-    kept = weights.read_bytes()
-    weights.unlink()
-    assert train_dense([START], arena, tmp_path)
-    assert weights.read_bytes() == kept
     record = tmp_path / "digit-net.json"
-    record.write_text(record.read_text().replace('"epochs": ', '"epochs": 1'))
-    weights.unlink()
-    with pytest.raises(BadInput, match=r"digit-net.json"):
+    kept = record.read_bytes()
+    (tmp_path / "digit-net.safetensors").unlink()
+    with pytest.raises(BadInput, match=r"came without its weights: put digit-net.safetensors"):
         train_dense([START], arena, tmp_path)
+    assert record.read_bytes() == kept
+
+
+def test_states_are_written_often_enough_for_a_kill_to_cost_little() -> None:
+    assert 5 < abreast.KEPT_EVERY <= 60
+
+
+def test_no_more_train_side_by_side_than_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes: list[int] = []
+    usual = abreast.Engine
+    monkeypatch.setattr(
+        abreast, "Engine", lambda given: (lanes.append(len(given)), usual(given))[1]
+    )
+    monkeypatch.setattr(abreast, "ABREAST", 2)
+    three = [replace(START, recipe=DenseRecipe(1, 0.05), seed=seed) for seed in range(3)]
+    assert train_dense(three, Arena(tiny_data(), CPU, flip=False), tmp_path)
+    assert lanes == [2, 1]
 
 
 def test_its_seed_decides_a_dense_reference_whatever_was_drawn_before(tmp_path: Path) -> None:
@@ -913,7 +927,7 @@ def test_reproduce_without_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_reproduce_names_what_it_knows_and_what_it_does_not_find(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no experiment 'mnist'; choose one of cifar10, cifar100"):
+    with pytest.raises(BadInput, match="no experiment 'mnist'; choose one of cifar10, best-mode"):
         reproduce("mnist", data=tmp_path, folder=tmp_path, device="cpu")
     with pytest.raises(BadInput, match=r"neither 'svhn' nor 'svhn.npz'.*sparsepath download svhn"):
         reproduce("svhn", data=tmp_path, folder=tmp_path, device="cpu")

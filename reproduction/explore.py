@@ -137,6 +137,8 @@ def tuned(network: str, *, threshold: float) -> Question:
         "usual": brief,
         "often": often,
         "longer": finetuned(often, LONG[network]),
+        # The support is then chosen at a low rate, not near the top of the cycle.
+        "apart": replace(often, whole=False, rate=0.01),
         **{f"peak{peak:g}": replace(often, peak=peak) for peak in (0.025, 0.1)},
         # With dropout the sparsest networks were worse: they may want less of all that holds back.
         "decay0.0002": replace(often, decay=2e-4),

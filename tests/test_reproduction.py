@@ -173,6 +173,7 @@ def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
     }
     assert changed == {
         "longer": {"schedule"},
+        "apart": {"whole", "rate"},
         "peak0.025": {"peak"},
         "peak0.1": {"peak"},
         "decay0.0002": {"decay"},

@@ -64,22 +64,26 @@ def walks(jobs):
     return [as_run(walk(job), job.name) for job in jobs]
 
 
-def test_peers_are_series_of_their_own_beside_l0_and_l1():
-    runs = walks([job for arm in comparisons("cnn", seeds=3, finetune=5).values() for job in arm])
+@pytest.mark.parametrize(
+    ("finetune", "own", "points"),
+    [
+        (5, {3: "magnitude, gradual-late, 3 runs"}, [7, 7, 7, 7, 7, 2]),
+        (40, {5: "magnitude, one-shot, 12 runs"}, [7, 7, 7, 7, 2, 4]),
+    ],
+)
+def test_peers_are_series_of_their_own_beside_l0_and_l1(finetune, own, points):
+    arms = comparisons("cnn", seeds=3, finetune=finetune)
+    runs = walks([job for arm in arms.values() for job in arm])
     groups = grouped(runs)
-    assert labels(runs, groups) == [
-        "l0, 3 runs",
-        "l1, 3 runs",
-        "magnitude, gradual, 3 runs",
-        "magnitude, gradual-late, 3 runs",
-        "ssl, 3 runs",
-        "fine-tuning, 3 runs",
-        "magnitude, one-shot, 12 runs",
-    ]
+    expected = [f"{name}, 3 runs" for name in ("l0", "l1", "magnitude, gradual", "ssl")]
+    expected.append("fine-tuning, 3 runs")
+    for place, label in own.items():
+        expected.insert(place, label)
+    assert labels(runs, groups) == expected
     for group in groups:
         assert {runs[n]["settings"]["seed"] for n in group} == {0, 1, 2}
     bands = [band([runs[n] for n in group], "test") for group in groups]
-    assert [len(found["x"]) for found in bands] == [7, 7, 7, 7, 7, 2, 4]
+    assert [len(found["x"]) for found in bands] == points
     for found in bands:
         for mean, low, high in zip(found["mean"], found["low"], found["high"], strict=True):
             assert high - low == pytest.approx(0.002)

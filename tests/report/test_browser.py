@@ -229,7 +229,7 @@ def test_several_runs_are_compared_and_a_name_is_only_a_name(chromium, folder, r
 
 def test_peers_are_drawn_as_bands_beside_l0_and_l1(chromium, tmp_path):
     files = []
-    for job in (job for arm in comparisons("cnn", seeds=2, finetune=5).values() for job in arm):
+    for job in (job for arm in comparisons("cnn", seeds=2).values() for job in arm):
         files.append(tmp_path / f"{job.name}.json")
         files[-1].write_text(json.dumps(walk(job)))
     write_page(files, tmp_path / "all.html")
@@ -245,12 +245,11 @@ def test_peers_are_drawn_as_bands_beside_l0_and_l1(chromium, tmp_path):
         "l0, 2 runs",
         "l1, 2 runs",
         "magnitude, gradual, 2 runs",
-        "magnitude, gradual-late, 2 runs",
         "ssl, 2 runs",
         "fine-tuning, 2 runs",
         "magnitude, one-shot, 8 runs",
     ]
-    assert [length for _, length, *_ in lines] == [7, 7, 7, 7, 7, 2, 4]
+    assert [length for _, length, *_ in lines] == [7, 7, 7, 7, 2, 4]
     assert lines[0][2] == pytest.approx(100 * (0.9 - 0.0005))
     styles = {(line["color"], line["dash"]) for *_, line in lines}
     assert len(styles) == len(lines)

@@ -52,7 +52,8 @@ def named(recipe: DenseRecipe) -> str:
     """What tells a recipe from the other candidates."""
     dropout = "" if recipe.dropout is None else f"dropout{recipe.dropout:g}-"
     shift = "" if recipe.shift == DenseRecipe.shift else f"shift{recipe.shift}-"
-    return f"{dropout}{shift}rate{recipe.rate:g}-epochs{recipe.epochs}"
+    hole = f"hole{recipe.hole}-" if recipe.hole else ""
+    return f"{dropout}{shift}{hole}rate{recipe.rate:g}-epochs{recipe.epochs}"
 
 
 def usual(data: str) -> Question:
@@ -140,10 +141,12 @@ def tuned(network: str, *, threshold: float) -> Question:
         # The support is then chosen at a low rate, not near the top of the cycle.
         "apart": replace(often, whole=False, rate=0.01),
         **{f"peak{peak:g}": replace(often, peak=peak) for peak in (0.025, 0.1)},
-        # With dropout the sparsest networks were worse: they may want less of all that holds back.
-        "decay0.0002": replace(often, decay=2e-4),
+        # With dropout the sparsest networks were worse: they may want less of what holds back. But
+        # at 91 % they name 96 % of the training images rightly, so they may as well want more.
+        **{f"decay{decay:g}": replace(often, decay=decay) for decay in (2e-4, 1e-3)},
         "shift2": replace(often, shift=2),
-        "decay0.0002-shift2": replace(often, decay=2e-4, shift=2),
+        "hole8": replace(often, hole=8),
+        "hole8-decay0.0002": replace(often, hole=8, decay=2e-4),
     }
     ways = {f"tuned-{name}": ("l0", recipe) for name, recipe in candidates.items()}
     return walks(best_reference(network), ways)
@@ -206,6 +209,11 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         "cnn",
         *(DenseRecipe(60, 0.05, dropout=rate) for rate in DROPOUTS),
     ),
+    "holed-cnn": lambda: dense(
+        "cifar10",
+        "cnn",
+        *(DenseRecipe(60, 0.05, dropout=rate, hole=8) for rate in (0.0, 0.05, 0.1)),
+    ),
     "early-cnn": lambda: dense(
         "cifar10",
         "cnn",
@@ -238,6 +246,15 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         "low-rank-nin", *((rate, USUAL_DECAY) for rate in (0.1, 0.2, 0.3)), (0.1, 0.0)
     ),
     "cifar100": lambda: usual("cifar100"),
+    # Which come out near the paper's 63.3 and 63.6 %, for gains that can be compared with its own?
+    "cifar100-early-nin": lambda: dense(
+        "cifar100", "nin", *(DenseRecipe(epochs, 0.1) for epochs in (12, 16, 20, 26, 34))
+    ),
+    "cifar100-early-low-rank-nin": lambda: dense(
+        "cifar100",
+        "low-rank-nin",
+        *(DenseRecipe(epochs, 0.1, dropout=0.1) for epochs in (16, 22, 30, 40, 55)),
+    ),
     "cifar100-low-rank-cnn": lambda: dense(
         "cifar100",
         "low-rank-cnn",
@@ -303,6 +320,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         "low-rank-nin",
         *(DenseRecipe(epochs, 0.1, dropout=0.3, shift=2) for epochs in (150, 250)),
         DenseRecipe(250, 0.1, dropout=0.2, shift=2),
+        *(DenseRecipe(250, 0.1, dropout=drop, shift=2, hole=8) for drop in (0.1, 0.2)),
     ),
 }
 

@@ -177,8 +177,10 @@ def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
         "peak0.025": {"peak"},
         "peak0.1": {"peak"},
         "decay0.0002": {"decay"},
+        "decay0.001": {"decay"},
         "shift2": {"shift"},
-        "decay0.0002-shift2": {"decay", "shift"},
+        "hole8": {"hole"},
+        "hole8-decay0.0002": {"hole", "decay"},
     }
     assert jobs["longer"].schedule.finetune == 100
 

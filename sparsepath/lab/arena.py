@@ -77,13 +77,15 @@ class Arena:
         )
 
     @torch.no_grad()
-    def fill(self, lane: Lane, generator: torch.Generator, *, shift: int) -> None:
+    def fill(self, lane: Lane, generator: torch.Generator, *, shift: int, hole: int = 0) -> None:
         """A fresh epoch for one lane: a new order, and a new crop and side for every image.
 
-        An image is shifted by up to so many pixels each way.
+        An image is shifted by up to so many pixels each way, and a square of this side, its centre
+        anywhere in the image, is blanked: cutout (DeVries and Taylor 2017).
         """
-        if not 0 <= shift <= self.pad:
-            raise BadInput(f"shift is a number of pixels from 0 to {self.pad}, not {shift!r}.")
+        for what, given, most in (("shift", shift, self.pad), ("hole", hole, min(self.size))):
+            if not 0 <= given <= most:
+                raise BadInput(f"{what} is a number of pixels from 0 to {most}, not {given!r}.")
         count = len(lane.labels)
 
         def draw(high: int) -> Tensor:
@@ -93,11 +95,15 @@ class Arena:
         top = draw(2 * shift + 1) + (self.pad - shift)
         mirrored = draw(2) == 1 if self.flip else torch.zeros_like(top, dtype=torch.bool)
         left = draw(2 * shift + 1) + (self.pad - shift)
+        # Drawn last, and only if wanted: epochs without holes are what they always were.
+        holes = [draw(length) - hole // 2 for length in self.size] if hole else []
         step = self._at_once or count
         for part in (slice(first, first + step) for first in range(0, count, step)):
             lane.images[part] = self._crops(
                 self.padded,
                 *(drawn[part] for drawn in (order, top, left, mirrored)),
+                holes=tuple(drawn[part] for drawn in holes),
+                hole=hole,
                 size=self.size,
                 scale=self._scale,
                 shift=self._shift,
@@ -113,17 +119,30 @@ def crops(
     left: Tensor,
     mirrored: Tensor,
     *,
+    holes: tuple[Tensor, ...] = (),
+    hole: int = 0,
     size: tuple[int, int],
     scale: Tensor,
     shift: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """The images of this order, each cropped from its corner, perhaps mirrored, and normalised."""
+    """The images of this order, each cropped from its corner, perhaps mirrored, and normalised.
+
+    With the corners of `holes` each has its mean colour in a square of side `hole`.
+    """
     rows = top[:, None] + torch.arange(size[0], device=top.device)
     across = torch.arange(size[1], device=top.device)
     columns = left[:, None] + torch.where(mirrored[:, None], across.flip(0), across)
     picked = padded[order[:, None, None], rows[:, :, None], columns[:, None]]
-    return (picked * scale + shift).to(dtype)
+    pixels = picked * scale + shift
+    if holes:
+        places = (
+            torch.arange(length, device=top.device) - corner[:, None]
+            for length, corner in zip(size, holes, strict=True)
+        )
+        down, right = ((place >= 0) & (place < hole) for place in places)
+        pixels = torch.where((down[:, :, None] & right[:, None])[..., None], 0.0, pixels)
+    return pixels.to(dtype)
 
 
 @torch.no_grad()

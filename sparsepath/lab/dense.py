@@ -78,7 +78,7 @@ class Cycle(Training):
         recipe, lane = self.reference.recipe, self.lane
         lane.rates.copy_(recipe.rates(self.epoch, len(lane.rates)))
         key = (self.reference.network, self.reference.seed, self.epoch)
-        self.arena.fill(lane, drawn(self.arena, *key), shift=recipe.shift)
+        self.arena.fill(lane, drawn(self.arena, *key), shift=recipe.shift, hole=recipe.hole)
         lane.draw(seed_of(*key))
 
     def done(self, loss: float) -> None:

@@ -43,6 +43,11 @@ class Job:
         """What its files are called."""
         return "-".join(part for part in (self.start.network, self.method, self.variant) if part)
 
+    def shared(self, setting: str) -> Any:
+        """A setting that the path has from its dense network, unless its recipe says otherwise."""
+        own = getattr(self.recipe, setting)
+        return getattr(self.start.recipe, setting) if own is None else own
+
     def check(self, record: Mapping[str, Any], path: Path, arena: Arena) -> None:
         """Refuse a record of another job."""
         more = ("points", "mus", "seconds")

@@ -26,6 +26,8 @@ class DenseRecipe:
     """None for what is usual with the network"""
     shift: int = 4
     """by how many pixels at most training images are shifted each way"""
+    hole: int = 0
+    """the side of the square that is blanked in each training image"""
 
     def rates(self, epoch: int, steps: int) -> Tensor:
         """The rate of every step of one epoch; zero once the cycle is over."""
@@ -69,6 +71,8 @@ class PathRecipe:
     dropout: float | None = None
     """None for that of the dense network"""
     shift: int | None = None
+    """None for that of the dense network"""
+    hole: int | None = None
     """None for that of the dense network"""
     distil: float = 0.0
     """the share of the loss that asks for the answers of the dense network, not for the labels"""

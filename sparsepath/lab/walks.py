@@ -36,8 +36,7 @@ class Walk(Training):
         super().__init__(job.name, folder)
         self.job, self.arena, self.folder = job, arena, folder
         recipe = job.recipe
-        dropout = job.start.recipe.dropout if recipe.dropout is None else recipe.dropout
-        self.model = fresh(job.start.network, arena, seed=job.seed, dropout=dropout)
+        self.model = fresh(job.start.network, arena, seed=job.seed, dropout=job.shared("dropout"))
         digest = load_checkpoint(self.model, dense / f"{job.start.name}.safetensors")
         self.admm = ADMM(
             self.model,
@@ -182,9 +181,8 @@ class Walk(Training):
         assert self.stage is not None
         rates = self.job.recipe.rates(self.stage, self.epoch, len(self.lane.rates))
         self.lane.rates.copy_(rates)
-        start, own = self.job.start.recipe.shift, self.job.recipe.shift
-        shift = start if own is None else own
-        self.arena.fill(self.lane, drawn(self.arena, *self.key), shift=shift)
+        shift, hole = self.job.shared("shift"), self.job.shared("hole")
+        self.arena.fill(self.lane, drawn(self.arena, *self.key), shift=shift, hole=hole)
         self.lane.draw(seed_of(*self.key))
 
     def done(self, loss: float) -> None:

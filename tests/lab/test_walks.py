@@ -906,18 +906,49 @@ def test_a_shift_beyond_the_padding_is_refused(shift: int, tmp_path: Path) -> No
         train_dense([far], Arena(tiny_data(), CPU, flip=False), tmp_path)
 
 
-def test_a_walk_shifts_as_its_dense_network_did_unless_told_otherwise(
+def test_a_walk_has_the_images_of_its_dense_network_unless_told_otherwise(
     dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     seen = []
-    monkeypatch.setattr(arena, "fill", lambda lane, generator, *, shift: seen.append(shift))
-    still = replace(START, recipe=replace(START.recipe, shift=2))
+    monkeypatch.setattr(arena, "fill", lambda lane, generator, **given: seen.append(given))
+    still = replace(START, recipe=replace(START.recipe, shift=2, hole=3))
     for number, (start, recipe) in enumerate(
-        [(START, RECIPE), (still, RECIPE), (still, replace(RECIPE, shift=0))]
+        [(START, RECIPE), (still, RECIPE), (still, replace(RECIPE, shift=0, hole=0))]
     ):
         Walk(Job(start, "l0", recipe), arena, dense=dense, folder=tmp_path / str(number)).fill()
-    assert seen == [4, 2, 0]
+    assert seen == [{"shift": 4, "hole": 0}, {"shift": 2, "hole": 3}, {"shift": 0, "hole": 0}]
+
+
+@pytest.mark.parametrize("hole", [1, 2, 3, 8])
+def test_a_hole_is_a_square_around_any_place_of_an_image_and_nothing_else_changes(
+    hole: int,
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=True)
+    lane = lane_of(build("digit-net", classes=4, image_shape=(1, 8, 8)), arena)
+
+    def drawn(seed: int, side: int) -> torch.Tensor:
+        arena.fill(lane, torch.Generator().manual_seed(seed), shift=1, hole=side)
+        return lane.images.clone()
+
+    blanks = set()
+    for seed in range(8):
+        whole, images = drawn(seed, 0), drawn(seed, hole)
+        assert not (whole == 0).any()
+        blank = images == 0
+        assert torch.equal(images, torch.where(blank, 0.0, whole))
+        blanks |= {tuple(one) for one in blank.flatten(1).tolist()}
+    along = torch.arange(8)
+    around = [(along >= c - hole // 2) & (along < c - hole // 2 + hole) for c in range(8)]
+    squares = {tuple((y[:, None] & x).flatten().tolist()) for y in around for x in around}
+    assert blanks == squares
+
+
+@pytest.mark.parametrize("hole", [-1, 9])
+def test_a_hole_larger_than_an_image_is_refused(hole: int, tmp_path: Path) -> None:
+    far = replace(START, recipe=DenseRecipe(1, 0.05, hole=hole))
+    with pytest.raises(BadInput, match=f"hole is a number of pixels from 0 to 8, not {hole}"):
+        train_dense([far], Arena(tiny_data(), CPU, flip=False), tmp_path)
 
 
 def test_reproduce_without_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,7 @@ from sparsepath.projections import Projection
 from sparsepath.residuals import ResidualBalancing, Residuals
 from sparsepath.state import checked_state
 from sparsepath.support import Support
+from sparsepath.together import lengths, numbers, together
 
 
 class ADMM:
@@ -150,8 +151,10 @@ class ADMM:
         """Set U = F - Gamma / rho, in place."""
         for pull in self._pull.values():
             pull.fill_(self._rho)
-        for name, U in self._U.items():
-            torch.sub(self._F[name], self._Gamma[name], alpha=1 / self._rho, out=U)
+        for names in together(self._U):
+            U, F, Gamma = ([own[n] for n in names] for own in (self._U, self._F, self._Gamma))
+            torch._foreach_copy_(U, F)
+            torch._foreach_sub_(U, Gamma, alpha=1 / self._rho)
 
     def proximity(self) -> Tensor:
         """rho/2 ||W - U||^2, to add to the loss (equation 7); its gradient is rho (W - U)."""
@@ -164,81 +167,101 @@ class ADMM:
     @torch.no_grad()
     def step(self) -> Residuals:
         """The sparsity step F = prox(W + Gamma / rho), then the dual step Gamma += rho (W - F)."""
-        squares: defaultdict[str, list[Tensor]] = defaultdict(list)
-        squares["W"] = self._finite_squares()
+        norms: defaultdict[str, list[Tensor]] = defaultdict(list)
+        norms["W"] = self._finite_norms()
         penalties = self.penalties
         # Every guard is asked before anything changes: one that raises a threshold is refused.
-        steps = {name: self._step(name, penalties[name]) for name in self.W}
+        steps = self._steps(penalties)
         guarded = tuple(name for name in self.W if steps[name] != self._mu / self._rho)
         flips = []
-        for name, W in self.W.items():
-            F, Gamma, blocks = self._F[name], self._Gamma[name], self.blocks[name]
-            alive = blocks.alive(F)
-            V = self._V(name)
-            F_new = penalties[name].prox(V, blocks, steps[name], out=V)
-            squares["F - F_previous"].append(_square(F.sub_(F_new)))
-            F.copy_(F_new)
-            flips.append((blocks.alive(F) != alive).sum())
-            gap = torch.sub(W, F, out=V)
-            Gamma.add_(gap, alpha=self._rho)
-            squares["W - F"].append(_square(gap))
-            squares["F"].append(_square(F))
-            squares["Gamma"].append(_square(Gamma))
+        for names in together(self._F):
+            W, F, Gamma = ([own[n] for n in names] for own in (self.W, self._F, self._Gamma))
+            alive = self._alive(names)
+            V = self._V(names)
+            for name, v in zip(names, V, strict=True):
+                penalties[name].prox(v, self.blocks[name], steps[name], out=v)
+            torch._foreach_sub_(F, V)
+            norms["F - F_previous"] += lengths(F)
+            torch._foreach_copy_(F, V)
+            flips.append((self._alive(names) != alive).sum())
+            torch._foreach_sub_(V, W)  # in place: what V holds now is F - W
+            torch._foreach_add_(Gamma, V, alpha=-self._rho)
+            norms["W - F"] += lengths(V)
+            norms["F"] += lengths(F)
+            norms["Gamma"] += lengths(Gamma)
         self._aim()
         # Read only now, and at once: on a GPU each reading waits for all work before it.
-        count = len(self.W)
-        read = _numbers([*itertools.chain(*squares.values()), *flips])
-        norms = {
-            what: math.sqrt(sum(read[count * i : count * (i + 1)]))
-            for i, what in enumerate(squares)
-        }
-        flipped = int(sum(read[count * len(squares) :]))
-        residuals = Residuals.of(norms, self._rho, flipped=flipped, guarded=guarded)
+        read = iter(numbers([*itertools.chain(*norms.values()), *flips]))
+        whole = {what: math.hypot(*itertools.islice(read, len(self.W))) for what in norms}
+        residuals = Residuals.of(whole, self._rho, flipped=int(sum(read)), guarded=guarded)
         if self.balancing is not None:
             self.rho = self.balancing(self._rho, residuals)
         return residuals
 
-    def _V(self, name: str) -> Tensor:
-        return torch.add(self.W[name], self._Gamma[name], alpha=1 / self._rho)
+    def _alive(self, names: Sequence[str]) -> Tensor:
+        """Which blocks of F live, those of all these weights in one row."""
+        return torch.cat([self.blocks[name].alive(self._F[name]).flatten() for name in names])
 
-    def _finite_squares(self) -> list[Tensor]:
-        """||W||^2, checked before anything changes: a prox would turn NaN into an innocent zero."""
-        squares = [_square(W) for W in self.W.values()]
-        for (name, W), square in zip(self.W.items(), _numbers(squares), strict=True):
-            if self.model.get_parameter(name) is not W:
+    def _V(self, names: Sequence[str]) -> list[Tensor]:
+        """W + Gamma / rho of each of these weights."""
+        W, Gamma = ([own[n] for n in names] for own in (self.W, self._Gamma))
+        return list(torch._foreach_add(W, Gamma, alpha=1 / self._rho))
+
+    def _norms(self) -> dict[str, Tensor]:
+        """What the prox will compare with its threshold: the norms of the blocks of V."""
+        found = {
+            name: self.blocks[name].norms(v)
+            for names in together(self._Gamma)
+            for name, v in zip(names, self._V(names), strict=True)
+        }
+        return {name: found[name] for name in self.W}
+
+    def _finite_norms(self) -> list[Tensor]:
+        """||W||, checked before anything changes: a prox would turn NaN into an innocent zero."""
+        norms = {
+            name: norm
+            for names in together(self.W)
+            for name, norm in zip(names, lengths([self.W[n] for n in names]), strict=True)
+        }
+        for name, norm in zip(norms, numbers(list(norms.values())), strict=True):
+            if self.model.get_parameter(name) is not self.W[name]:
                 raise BadInput(
                     f"The model's {name!r} was replaced by another parameter: build a new ADMM."
                 )
-            if not math.isfinite(square):
+            if not math.isfinite(norm):
                 raise BadInput(
                     f"{name!r} is no longer finite: lower the learning rate or rho = {self._rho:g} "
                     f"and go back to an earlier state."
                 )
-        return squares
+        return list(norms.values())
 
     @property
     def penalties(self) -> Mapping[str, Penalty]:
         """The penalty of each weight: in its own units, or with its share of a common count."""
         if isinstance(self._penalty, Radial):
             return {name: self._penalty.scaled(unit) for name, unit in self._units.items()}
-        return self._penalty.per_layer({n: b.norms(self._V(n)) for n, b in self.blocks.items()})
+        return self._penalty.per_layer(self._norms())
 
-    def _step(self, name: str, penalty: Penalty) -> float:
-        """mu / rho, or less where the guard lowers the threshold that it means."""
+    def _steps(self, penalties: Mapping[str, Penalty]) -> dict[str, float]:
+        """mu / rho, or less for a weight where the guard lowers the threshold that it means."""
         step = self._mu / self._rho
+        steps = dict.fromkeys(self.W, step)
         if self.guard is None or step == 0:
-            return step
-        assert isinstance(penalty, Radial)
-        blocks = self.blocks[name]
-        assert not isinstance(blocks.cost, Tensor)
-        threshold = penalty.threshold(step * blocks.cost)
-        allowed = self.guard(blocks.norms(self._V(name)), threshold)
-        if not 0 <= allowed <= threshold:
-            raise BadInput(
-                f"{self.guard!r} made {allowed!r} of the threshold {threshold:g} of {name!r}; "
-                f"a guard may only lower it, to zero at the least."
-            )
-        return step if allowed == threshold else penalty.step_at(allowed) / blocks.cost
+            return steps
+        for name, norms in self._norms().items():
+            penalty, blocks = penalties[name], self.blocks[name]
+            assert isinstance(penalty, Radial)
+            assert not isinstance(blocks.cost, Tensor)
+            threshold = penalty.threshold(step * blocks.cost)
+            allowed = self.guard(norms, threshold)
+            if not 0 <= allowed <= threshold:
+                raise BadInput(
+                    f"{self.guard!r} made {allowed!r} of the threshold {threshold:g} of {name!r}; "
+                    f"a guard may only lower it, to zero at the least."
+                )
+            if allowed != threshold:
+                steps[name] = penalty.step_at(allowed) / blocks.cost
+        return steps
 
     def support(self) -> Support:
         """The blocks of F that are not zero."""
@@ -286,16 +309,3 @@ def _companion(W: Tensor) -> Tensor:
     return torch.zeros_like(
         W, dtype=torch.promote_types(W.dtype, torch.float32), requires_grad=False
     )
-
-
-def _numbers(scalars: list[Tensor]) -> list[float]:
-    """The values of tensors of one number each, from wherever they are, in one reading."""
-    place = scalars[0].device
-    numbers: list[float] = torch.stack([x.to(place, torch.float64) for x in scalars]).tolist()
-    return numbers
-
-
-def _square(tensor: Tensor) -> Tensor:
-    # Not in the half precision of a weight, where squares soon under- or overflow.
-    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-    return wide.square().sum(dtype=torch.float64)

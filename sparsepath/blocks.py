@@ -82,8 +82,8 @@ class Blocks:
 
     def alive(self, weight: Tensor) -> Tensor:
         """Which blocks hold a non-zero weight, on the grid; exact where a norm would underflow."""
-        nonzero = self.of(weight) != 0
-        return nonzero.any(self.inside, keepdim=True) if self.inside else nonzero
+        view = self.of(weight)
+        return view.any(self.inside, keepdim=True) if self.inside else view != 0
 
     def mask(self, alive: Tensor) -> Tensor:
         """A boolean per block as a mask that broadcasts against the weight, as small as can be."""

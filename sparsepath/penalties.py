@@ -87,9 +87,9 @@ class Radial(Penalty):
             x = norms(v, blocks.inside)
             cost = blocks.cost[slab] if isinstance(blocks.cost, Tensor) else blocks.cost
             t = self.shrunk(x, step * _on(cost, x))
-            # Where t is x the ratio is exactly 1: a block that survives l0 is not touched; a
-            # chosen zero is +0, where a product with zero could be -0.
-            target[slab] = torch.where(t > 0, v * (t / x), 0.0)
+            # A chosen zero is +0, where a product with zero could be -0.
+            living = v if self.soft is False else v * (t / x)
+            target[slab] = torch.where(t > 0, living, 0.0)
         return F
 
     def _fused(self, V: Tensor, F: Tensor, blocks: Blocks, step: float) -> bool:

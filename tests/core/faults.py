@@ -46,46 +46,48 @@ FAULTS = {
     ),
     "U pulls to the wrong side of F": Fault(
         "admm.py",
-        "torch.sub(self._F[name], self._Gamma[name], alpha=1 / self._rho, out=U)",
-        "torch.add(self._F[name], self._Gamma[name], alpha=1 / self._rho, out=U)",
+        "torch._foreach_sub_(U, Gamma, alpha=1 / self._rho)",
+        "torch._foreach_add_(U, Gamma, alpha=1 / self._rho)",
         "test_path.py::test_the_path_is_algorithm_1[False-l1]",
     ),
     # The two steps.
     "the dual step is halved": Fault(
         "admm.py",
-        "Gamma.add_(gap, alpha=self._rho)",
-        "Gamma.add_(gap, alpha=self._rho / 2)",
+        "torch._foreach_add_(Gamma, V, alpha=-self._rho)",
+        "torch._foreach_add_(Gamma, V, alpha=-self._rho / 2)",
         "test_admm.py::test_iterations_equal_the_plain_reference_dual_included[dtype1-l0]",
     ),
     "the dual step is made without rho": Fault(
         "admm.py",
-        "Gamma.add_(gap, alpha=self._rho)",
-        "Gamma.add_(gap)",
+        "torch._foreach_add_(Gamma, V, alpha=-self._rho)",
+        "torch._foreach_sub_(Gamma, V)",
         "test_admm.py::test_iterations_equal_the_plain_reference_dual_included[dtype1-l0]",
     ),
     "the dual is not detached": Fault(
         "admm.py",
-        "Gamma.add_(gap, alpha=self._rho)",
+        "torch._foreach_add_(Gamma, V, alpha=-self._rho)",
         "with torch.enable_grad():\n"
-        "                self._Gamma[name] = Gamma + self._rho * (W - F)",
+        "                for name in names:\n"
+        "                    pull = self._rho * (self.W[name] - self._F[name])\n"
+        "                    self._Gamma[name] = self._Gamma[name] + pull",
         "test_admm.py::test_the_pull_carries_no_graph_and_does_not_grow_with_the_iterations",
     ),
     "the prox is of W": Fault(
         "admm.py",
-        "return torch.add(self.W[name], self._Gamma[name], alpha=1 / self._rho)",
-        "return self.W[name].detach().clone()",
+        "torch._foreach_add(W, Gamma, alpha=1 / self._rho)",
+        "torch._foreach_add(W, Gamma, alpha=0)",
         "test_admm.py::test_iterations_equal_the_plain_reference_dual_included[dtype1-l1]",
     ),
     "the dual residual is from W": Fault(
         "admm.py",
-        "_square(F.sub_(F_new))",
-        "_square(F.sub_(W))",
+        "torch._foreach_sub_(F, V)",
+        "torch._foreach_sub_(F, W)",
         "test_residuals.py::test_residuals_are_the_papers_and_their_relative_forms",
     ),
     "a block that comes back is no flip": Fault(
         "admm.py",
-        "(blocks.alive(F) != alive).sum()",
-        "(alive & ~blocks.alive(F)).sum()",
+        "(self._alive(names) != alive).sum()",
+        "(alive & ~self._alive(names)).sum()",
         "test_residuals.py::test_flips_count_blocks_that_die_and_blocks_that_come_back",
     ),
     "the dual residual is multiplied by rho": Fault(
@@ -96,8 +98,8 @@ FAULTS = {
     ),
     "F is a new tensor after each step": Fault(
         "admm.py",
-        "F.copy_(F_new)",
-        "F = self._F[name] = F_new",
+        "torch._foreach_copy_(F, V)",
+        "self._F.update(zip(names, F := [v.clone() for v in V]))",
         "test_state.py::test_state_is_updated_in_place",
     ),
     "restart keeps Gamma": Fault(

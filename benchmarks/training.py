@@ -1,6 +1,6 @@
 """Seconds an epoch of the GPU engine beside a plain loop, and what ADMM adds to a step.
 
-    python benchmarks/training.py --out benchmarks/results/training.json
+    python benchmarks/training.py [--more 8 16] --out benchmarks/results/training.json
 
 Random images stand in for data: 45,000 of 32 x 32, batch 128. Needs a GPU.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from sparsepath import ADMM, L0
-from sparsepath.lab.arena import Arena
+from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
@@ -52,8 +52,18 @@ def lanes(name: str, count: int, arena: Arena, *, admm: bool) -> list[Lane]:
     return built
 
 
+def shared(seconds: dict[str, float], count: int) -> dict[str, float]:
+    """What each of so many side by side has of them."""
+    return {key: value / count for key, value in seconds.items()}
+
+
+def per_network(name: str, count: int, arena: Arena, repeats: int) -> dict[str, float]:
+    """An epoch of so many networks side by side, for each of them."""
+    return shared(timed(Engine(lanes(name, count, arena, admm=True)).epoch, repeats), count)
+
+
 def between_epochs(name: str, arena: Arena, repeats: int) -> dict[str, dict[str, float]]:
-    """Besides its steps: an epoch's images, and ADMM's sparsity and dual step."""
+    """Besides its steps: an epoch's images, ADMM's sparsity and dual step, a network's accuracy."""
     (lane,) = lanes(name, 1, arena, admm=True)
     assert isinstance(lane.model, Network)
     admm = ADMM(lane.model, L0(), rho=0.1, mu=1e-4, layers=lane.model.sparsified)
@@ -61,6 +71,7 @@ def between_epochs(name: str, arena: Arena, repeats: int) -> dict[str, dict[str,
     return {
         "images of an epoch": timed(lambda: arena.fill(lane, generator, shift=4), repeats),
         "sparsity and dual step": timed(admm.step, repeats),
+        "accuracy of 10,000 images": timed(lambda: accuracy(lane.model, arena.judged), repeats),
     }
 
 
@@ -87,7 +98,7 @@ def random_arena(device: torch.device) -> Arena:
         return Split(images, torch.randint(10, (count,), generator=generator))
 
     mean, std = torch.full((3,), 0.5), torch.full((3,), 0.29)
-    return Arena(Data("random", 10, split(45_000), split(128), split(128), mean, std), device)
+    return Arena(Data("random", 10, split(45_000), split(10_000), split(128), mean, std), device)
 
 
 def main() -> None:
@@ -95,6 +106,7 @@ def main() -> None:
     parser.add_argument(
         "--networks", nargs="*", default=["nin", "cnn", "low-rank-nin", "low-rank-cnn"]
     )
+    parser.add_argument("--more", nargs="*", type=int, default=[], metavar="LANES")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -114,7 +126,11 @@ def main() -> None:
         row: dict[str, Any] = {
             "plain": plain,
             "engine, one": one,
-            "engine, four, per network": {key: value / 4 for key, value in four.items()},
+            "engine, four, per network": shared(four, 4),
+            **{
+                f"engine, {count}, per network": per_network(name, count, arena, given.repeats)
+                for count in given.more
+            },
             "speed-up of four over plain": 4 * plain["median"] / four["median"],
             "pull and mask, share of a step": four["median"] / bare["median"] - 1,
             **between_epochs(name, arena, given.repeats),

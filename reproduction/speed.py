@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sparsepath.deploy import load
 from sparsepath.deploy.files.opened import of_model
 from sparsepath.deploy.measuring.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.measuring.timing import Speed
@@ -26,7 +27,9 @@ RUNTIMES = ("sparsepath", "onnxruntime")
 
 
 def network(record: dict[str, Any], weights: Path) -> nn.Module:
-    """The record's network with these weights, to be run."""
+    """The record's network with these weights, plain or packed, to be run."""
+    if weights.suffix == ".sparsepath":
+        return load(weights).model.eval()
     classes = 100 if record["data"] == "cifar100" else 10
     model = build(record["network"], classes=classes, image_shape=(3, 32, 32))
     load_checkpoint(model, weights)
@@ -53,8 +56,9 @@ def main() -> None:
     effort = Effort(seconds=given.seconds, names=RUNTIMES, memory=False)
     images = torch.randn(MANY, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     for path in sorted(HERE.glob("*/paper/*.json")):
-        weights = path.with_suffix(".safetensors")
-        if not weights.exists() or (given.data and path.parts[-3] not in given.data):
+        kept = [path.with_suffix(suffix) for suffix in (".sparsepath", ".safetensors")]
+        weights = next((file for file in kept if file.exists()), None)
+        if weights is None or (given.data and path.parts[-3] not in given.data):
             continue
         record = read_json(path)
         start = record.get("start", {"name": record["network"]})["name"]  # old ones do not say

@@ -15,7 +15,7 @@ from sparsepath.lab.parts import EXPERIMENTS, parts
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
-from sparsepath.storage import read_json, write_json
+from sparsepath.storage import read_json, write_json, write_tensors
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
 
@@ -217,3 +217,50 @@ def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, cap
         assert "digit-net: 0." in capsys.readouterr().out
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == records
     assert not list(folder.rglob("*.safetensors"))
+
+
+@pytest.fixture
+def walked(tmp_path):
+    """A record of a path in a folder of its own, its last network, and what packs its weights."""
+    record = FOLDER / "cifar10" / "paper" / "low-rank-cnn-l1.json"
+    shutil.copy(record, tmp_path)
+    network = deploy.load(record.with_suffix(".sparsepath")).model
+
+    def pack(name: str) -> Path:
+        place = tmp_path / f"{name}.safetensors"
+        write_tensors(place, network.state_dict(), {})
+        return runpy.run_path(str(FOLDER / "pack.py"))["pack"](place)
+
+    return tmp_path, network, pack
+
+
+@pytest.mark.parametrize("name", ["low-rank-cnn-l1", "low-rank-cnn-l1-11"])
+def test_weights_are_packed_with_the_figures_of_their_point_and_back_to_the_bit(walked, name):
+    folder, network, pack = walked
+    artifact = deploy.load(pack(name))
+    again = artifact.model.state_dict()
+    assert all(torch.equal(again[key], W) for key, W in network.state_dict().items())
+    assert artifact.figures["record"] == "low-rank-cnn-l1.json"
+    assert artifact.figures["point"]["index"] == 11
+    assert {path.name for path in folder.iterdir()} == {
+        "low-rank-cnn-l1.json",
+        f"{name}.sparsepath",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("low-rank-cnn-l1-3", "other zero kernels than its point"),
+        ("low-rank-cnn-l1-12", "No record beside"),
+        ("low-rank-cnn", "No record beside"),
+    ],
+)
+def test_weights_of_another_point_or_of_none_are_not_packed(walked, name, wrong):
+    folder, _, pack = walked
+    with pytest.raises(BadInput, match=wrong):
+        pack(name)
+    assert {path.name for path in folder.iterdir()} == {
+        "low-rank-cnn-l1.json",
+        f"{name}.safetensors",
+    }

@@ -21,7 +21,6 @@ from sparsepath.deploy.graph.graph import Graph, Node, Value
 from sparsepath.deploy.graph.network import GraphNetwork
 from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, OPERATIONS
 from sparsepath.lab.models import CNN
-from sparsepath.storage import read_tensors
 
 from .builds import CROSS, FOLDER, built
 from .cases import network
@@ -33,7 +32,7 @@ NAMES = (
     *("mobilenet-v1", "mobilenet-v2", "densenet-bc-100", "u-net", "u-net-bilinear"),
 )
 BATCHES = {"cnn": (1, 5, 17), "vgg-16-bn": (2,), "resnet-20": (1, 17), "densenet-bc-100": (17,)}
-TRAINED = FOLDER.parent / "reproduction" / "cifar10" / "paper" / "cnn-l0.safetensors"
+TRAINED = FOLDER.parent / "reproduction" / "cifar10" / "paper" / "cnn-l0.sparsepath"
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +85,7 @@ def test_networks_give_what_torch_gives(program, tmp_path, name):
 
 def trained():
     model = CNN(10, 3)
-    tensors, _ = read_tensors(TRAINED)
-    model.load_state_dict(tensors)
+    model.load_state_dict(load(TRAINED).model.state_dict())
     return model.eval()
 
 

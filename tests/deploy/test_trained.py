@@ -5,21 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from tracing import untraced
 
-from sparsepath.deploy import compile
+from sparsepath.deploy import compile, load
 from sparsepath.deploy.running.kernels import Conv, Linear, available
 from sparsepath.deploy.running.program import Program
 from sparsepath.lab.models import NETWORKS
 
 PAPER = Path(__file__).parents[2] / "reproduction" / "cifar10" / "paper"
-TRAINED = sorted(
-    path.stem
-    for path in PAPER.glob("*.safetensors")
-    if not path.stem.endswith(".state")  # of a walk, which is no network
-)
+TRAINED = sorted(path.stem for path in PAPER.glob("*.sparsepath"))
 LIMIT = {"winograd4": 1e-4, "winograd2": 1e-5}
 EPS = torch.finfo(torch.float32).eps
 
@@ -29,7 +24,7 @@ pytestmark = pytest.mark.skipif(not available(), reason="there are no native ker
 def trained(name):
     """The network, and images as it saw them: normalised, and smooth as photographs are."""
     network = NETWORKS[name.rsplit("-", 1)[0]](10, 3).eval()
-    network.load_state_dict(load_file(PAPER / f"{name}.safetensors"))
+    network.load_state_dict(load(PAPER / f"{name}.sparsepath").model.state_dict())
     rough = torch.randn(18, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     return network, nn.functional.interpolate(rough, size=(32, 32), mode="bicubic")
 

@@ -32,7 +32,10 @@ class Reference:
 
 
 def fresh(name: str, arena: Arena, *, seed: int, dropout: float | None = None) -> Network:
-    """A network with weights drawn by the seed, ready to train."""
+    """A network with weights drawn by the seed, ready to train, in the memory order of a lane.
+
+    What is made beside it, as ADMM's F, has that order too, so that both are read in one go.
+    """
     with torch.random.fork_rng(devices=[]):  # a library leaves torch's generator as it was
         torch.manual_seed(seed)
         model = build(
@@ -41,6 +44,7 @@ def fresh(name: str, arena: Arena, *, seed: int, dropout: float | None = None) -
             image_shape=arena.data.image_shape,
             dropout=dropout,
         )
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(arena.device).train()
 
 

@@ -29,7 +29,7 @@ from sparsepath.lab.lane import ALIGNED
 from sparsepath.lab.models import build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.reproduce import reproduce
-from sparsepath.lab.starts import Reference, lane_of
+from sparsepath.lab.starts import Reference, fresh, lane_of
 from sparsepath.lab.state import plain_residuals
 from sparsepath.lab.training import Diverged
 from sparsepath.lab.walks import Walk, walk_paths
@@ -904,6 +904,23 @@ def test_a_shift_beyond_the_padding_is_refused(shift: int, tmp_path: Path) -> No
     far = replace(START, recipe=DenseRecipe(1, 0.05, shift=shift))
     with pytest.raises(BadInput, match=f"shift is a number of pixels from 0 to 4, not {shift}"):
         train_dense([far], Arena(tiny_data(), CPU, flip=False), tmp_path)
+
+
+@pytest.mark.parametrize("network", ["nin", "low-rank-cnn"])
+def test_what_stands_beside_the_weights_has_their_memory_order(
+    network: str, tmp_path: Path
+) -> None:
+    noise = torch.randint(256, (BATCH, 3, 32, 32), generator=torch.Generator().manual_seed(0))
+    split = Split(noise.to(torch.uint8), torch.arange(BATCH) % 4)
+    data = Data("noise", 4, split, split, split, torch.full((3,), 0.5), torch.full((3,), 0.3))
+    arena, start = Arena(data, CPU, flip=False), Reference(network, DenseRecipe(1, 0.01))
+    model = fresh(network, arena, seed=0)
+    write_tensors(tmp_path / f"{start.name}.safetensors", model.state_dict(), {})
+    walk = Walk(Job(start, "l0", RECIPE), arena, dense=tmp_path, folder=tmp_path)
+    for name, W in walk.admm.W.items():
+        beside = (walk.admm.F[name], walk.admm.Gamma[name], walk.admm.U[name])
+        assert [tensor.stride() for tensor in beside] == [W.stride()] * 3
+        assert W.dim() < 4 or not W.is_contiguous()
 
 
 def test_a_walk_has_the_images_of_its_dense_network_unless_told_otherwise(

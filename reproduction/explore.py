@@ -23,9 +23,10 @@ from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS, paper, reference
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
+from sparsepath.lab.records import check_same
 from sparsepath.lab.reproduce import device_named
 from sparsepath.lab.starts import Reference
-from sparsepath.lab.walks import unfinished, walk_paths
+from sparsepath.lab.walks import check_starts, unfinished, walk_paths
 from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 
@@ -322,7 +323,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
                 *(
                     (by, {"rho": rho, "hole": hole})
                     for by, rho in pulls.items()
-                    for hole in (8, 14)
+                    for hole in (0, 8, 14)
                 ),
             )
             for network, pulls in {
@@ -385,13 +386,20 @@ def answer(
         replace(loaded, name=question.data), device_named(device), flip=FLIPPED[question.data]
     )
     place = out / question.data / "exploration"
+    asked = dict.fromkeys([*question.dense, *(job.start for job in question.walks)])
+    answered = {each: place / f"dense/{each.name}.json" for each in asked}
+    answered = {each: written for each, written in answered.items() if written.exists()}
+    for each, written in answered.items():
+        check_same(read_json(written), written, recipe=each.recipe, seed=each.seed, arena=arena)
     # What has been answered stands: records are kept without the weights.
-    lacking = [each for each in question.dense if not (place / f"dense/{each.name}.json").exists()]
     left = unfinished(question.walks, arena, place)
+    lacking = [each for each in question.dense if each not in answered]
     starts = dict.fromkeys([*lacking, *(job.start for job in left)])
+    beside = [job for job in question.walks if job.start in starts]
+    check_starts(beside, dense=place / "dense", folder=place)
     if train_dense(starts, arena, place / "dense", until=until):
         walk_paths(left, arena, dense=place / "dense", folder=place, until=until)
-    for start in dict.fromkeys([*question.dense, *(job.start for job in question.walks)]):
+    for start in asked:
         written = place / "dense" / f"{start.name}.json"
         if written.exists():
             print(f"{start.name}: {read_json(written)['validation']:.4f}")

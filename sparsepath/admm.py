@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -177,16 +177,17 @@ class ADMM:
         for names in together(self._F):
             W, F, Gamma = ([own[n] for n in names] for own in (self.W, self._F, self._Gamma))
             alive = self._alive(names)
-            V = self._V(names)
-            for name, v in zip(names, V, strict=True):
-                penalties[name].prox(v, self.blocks[name], steps[name], out=v)
-            torch._foreach_sub_(F, V)
+            F_new = [
+                penalties[name].prox(V, self.blocks[name], steps[name], out=V)
+                for name, V in zip(names, self._V(names), strict=True)
+            ]
+            torch._foreach_sub_(F, F_new)
             norms["F - F_previous"] += lengths(F)
-            torch._foreach_copy_(F, V)
+            torch._foreach_copy_(F, F_new)
             flips.append((self._alive(names) != alive).sum())
-            torch._foreach_sub_(V, W)  # in place: what V holds now is F - W
-            torch._foreach_add_(Gamma, V, alpha=-self._rho)
-            norms["W - F"] += lengths(V)
+            gap = list(torch._foreach_sub(W, F))
+            torch._foreach_add_(Gamma, gap, alpha=self._rho)
+            norms["W - F"] += lengths(gap)
             norms["F"] += lengths(F)
             norms["Gamma"] += lengths(Gamma)
         self._aim()
@@ -207,17 +208,17 @@ class ADMM:
         W, Gamma = ([own[n] for n in names] for own in (self.W, self._Gamma))
         return list(torch._foreach_add(W, Gamma, alpha=1 / self._rho))
 
-    def _norms(self) -> dict[str, Tensor]:
-        """What the prox will compare with its threshold: the norms of the blocks of V."""
-        found = {
-            name: self.blocks[name].norms(v)
-            for names in together(self._Gamma)
-            for name, v in zip(names, self._V(names), strict=True)
-        }
-        return {name: found[name] for name in self.W}
+    def _norms(self) -> Iterator[tuple[str, Tensor]]:
+        """What the prox will compare with its threshold: the norms of the blocks of each V."""
+        for names in together(self._Gamma):
+            for name, V in zip(names, self._V(names), strict=True):
+                yield name, self.blocks[name].norms(V)
 
     def _finite_norms(self) -> list[Tensor]:
-        """||W||, checked before anything changes: a prox would turn NaN into an innocent zero."""
+        """||W||, checked before anything changes: a prox would turn NaN into an innocent zero.
+
+        So would a block whose squares overflow where its norm is taken.
+        """
         norms = {
             name: norm
             for names in together(self.W)
@@ -228,10 +229,10 @@ class ADMM:
                 raise BadInput(
                     f"The model's {name!r} was replaced by another parameter: build a new ADMM."
                 )
-            if not math.isfinite(norm):
+            if not norm < math.sqrt(torch.finfo(self._F[name].dtype).max):
                 raise BadInput(
-                    f"{name!r} is no longer finite: lower the learning rate or rho = {self._rho:g} "
-                    f"and go back to an earlier state."
+                    f"{name!r} is no longer finite, or too large to square: lower the learning "
+                    f"rate or rho = {self._rho:g} and go back to an earlier state."
                 )
         return list(norms.values())
 
@@ -240,7 +241,8 @@ class ADMM:
         """The penalty of each weight: in its own units, or with its share of a common count."""
         if isinstance(self._penalty, Radial):
             return {name: self._penalty.scaled(unit) for name, unit in self._units.items()}
-        return self._penalty.per_layer(self._norms())
+        norms = dict(self._norms())
+        return self._penalty.per_layer({name: norms[name] for name in self.W})
 
     def _steps(self, penalties: Mapping[str, Penalty]) -> dict[str, float]:
         """mu / rho, or less for a weight where the guard lowers the threshold that it means."""
@@ -248,7 +250,7 @@ class ADMM:
         steps = dict.fromkeys(self.W, step)
         if self.guard is None or step == 0:
             return steps
-        for name, norms in self._norms().items():
+        for name, norms in self._norms():
             penalty, blocks = penalties[name], self.blocks[name]
             assert isinstance(penalty, Radial)
             assert not isinstance(blocks.cost, Tensor)

@@ -2,6 +2,8 @@
 
 import runpy
 import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +184,23 @@ def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
     assert jobs["longer"].schedule.finetune == 100
 
 
+@pytest.mark.parametrize(
+    ("question", "holes"),
+    [
+        ("paper-low-rank-nin-holes", {None, 8, 14}),
+        ("cifar100-paper-holes", {0, 8, 14}),
+        ("svhn-paper-holes", {0, 8}),
+    ],
+)
+def test_holes_are_asked_about_beside_none_with_all_else_the_same(question, holes):
+    jobs = runpy.run_path(str(FOLDER / "explore.py"))["QUESTIONS"][question]().walks
+    ways = {}
+    for job in jobs:
+        same = (job.start.name, job.method, replace(job.recipe, hole=None))
+        ways.setdefault(str(same), set()).add(job.recipe.hole)
+    assert all(asked == holes for asked in ways.values())
+
+
 def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, capsys):
     explore = runpy.run_path(str(FOLDER / "explore.py"))
     generator = np.random.default_rng(0)
@@ -217,6 +236,16 @@ def test_a_question_is_judged_by_images_held_out_of_training_alone(tmp_path, cap
         assert "digit-net: 0." in capsys.readouterr().out
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == records
     assert not list(folder.rglob("*.safetensors"))
+    # Nor does another recipe of the same name take its answer, or a walk its place beside others.
+    ask = partial(explore["answer"], device="cpu", until=float("inf"), held_out=300)
+    other = Reference("digit-net", DenseRecipe(1, 0.02))
+    with pytest.raises(BadInput, match=r"digit-net.json' was made with recipe"):
+        ask(explore["Question"]("cifar10", dense=(other,)), tmp_path, tmp_path)
+    (folder / "dense/digit-net.json").unlink()
+    more = explore["walks"](start, {"short": ("l0", recipe), "too": ("l1", recipe)})
+    with pytest.raises(BadInput, match=r"short.json' was walked from another network than"):
+        ask(more, tmp_path, tmp_path)
+    assert not (folder / "dense/digit-net.json").exists()
 
 
 @pytest.fixture

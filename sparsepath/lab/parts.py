@@ -73,7 +73,11 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
                 figures = [point["sparsity"]["of_blocks"], point["test"]]
                 found.setdefault(arm, {}).setdefault(str(job.start.seed), []).append(figures)
     # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
-    tuned = {seed: points[-1][1] for seed, points in found.pop("fine-tuning", {}).items()}
+    tuned = {
+        seed: points[-1][1]
+        for seed, points in found.pop("fine-tuning", {}).items()
+        if len(points) == first.recipe.length
+    }
     dense = {record["dense_seed"]: record["dense"]["test"] for record in walked.values()}
     record = {
         "data": next(iter(walked.values()))["data"],

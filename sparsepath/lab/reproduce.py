@@ -18,7 +18,7 @@ from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
-from sparsepath.lab.walks import Walk, unfinished
+from sparsepath.lab.walks import Walk, check_starts, unfinished
 
 PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
 """What official files call themselves."""
@@ -78,6 +78,9 @@ class Lab:
             for job in unfinished(part.jobs, arena, place / part.name)
         ]
         references = dict.fromkeys(job.start for job, _ in left)
+        for part in wanted:
+            beside = [job for job in part.jobs if job.start in references]
+            check_starts(beside, dense=dense, folder=place / part.name)
         if not train_dense(references, arena, dense, until=self.until):
             return False
         starts = [partial(Walk, job, arena, dense=dense, folder=folder) for job, folder in left]
@@ -85,9 +88,16 @@ class Lab:
 
 
 def _gather(wanted: Sequence[Part], place: Path) -> None:
+    """Gather what can be; then say what cannot."""
+    wrong = []
     for part in wanted:
         for gather in part.gathers:
-            gather(place / part.name)
+            try:
+                gather(place / part.name)
+            except BadInput as error:
+                wrong.append(error)
+    if wrong:
+        raise wrong[0]
 
 
 def reproduce(
@@ -116,10 +126,11 @@ def reproduce(
     if not minutes >= 0:  # NaN is no time either
         raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
     lab = Lab(data, folder, device_named(device), time.monotonic() + 60 * minutes)
+    own, ways = tuple(dict.fromkeys(networks)), tuple(dict.fromkeys(penalties))
     wanted = [
         part
         for name in (EXPERIMENTS if what == "all" else [what])
-        for part in parts(name, networks, penalties)
+        for part in parts(name, own, ways)
     ]
     if not wanted:
         raise BadInput(

@@ -22,7 +22,7 @@ from sparsepath.lab.records import images_of, taken_up
 from sparsepath.lab.starts import drawn, fresh, lane_of
 from sparsepath.lab.state import plain_residuals, read_state, snapshot
 from sparsepath.lab.training import Diverged, seed_of
-from sparsepath.lab.weights import load_checkpoint
+from sparsepath.lab.weights import digest_of, load_checkpoint
 from sparsepath.metrics import macs
 from sparsepath.path import PathPoint, Progress, Stage, stages
 from sparsepath.storage import read_json, write_json, write_tensors
@@ -224,6 +224,18 @@ def unfinished(jobs: Iterable[Job], arena: Arena, folder: Path) -> list[Job]:
     A record of other settings is refused, and one that lacks the state to go on from.
     """
     return [job for job in jobs if not _finished(job, arena, folder)]
+
+
+def check_starts(jobs: Iterable[Job], *, dense: Path, folder: Path) -> None:
+    """Refuse to walk on beside records that come from other dense networks of the same names."""
+    for job in jobs:
+        written, weights = folder / f"{job.name}.json", dense / f"{job.start.name}.safetensors"
+        digest = read_json(written).get("start", {}).get("digest") if written.exists() else None
+        if digest and (not weights.exists() or digest_of(weights) != digest):
+            raise BadInput(
+                f"{str(written)!r} was walked from another network than {str(weights)!r} is, or "
+                "will be: put the weights of that one there, or move that record away."
+            )
 
 
 def walk_paths(

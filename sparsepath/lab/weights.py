@@ -28,14 +28,19 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
     model.load_state_dict(weights)
 
 
-def load_checkpoint(model: nn.Module, path: Path) -> str:
-    """Put the weights of a safetensors file or a torch file into a model; the file's digest."""
+def digest_of(path: Path) -> str:
+    """What tells a file of weights from any other."""
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInput(
             f"The checkpoint {str(path)!r} cannot be read ({error.strerror})."
         ) from error
+
+
+def load_checkpoint(model: nn.Module, path: Path) -> str:
+    """Put the weights of a safetensors file or a torch file into a model; the file's digest."""
+    digest = digest_of(path)
     weights = read_tensors(path)[0] if path.suffix == ".safetensors" else _torch_file(path)
     load_weights(model, weights, path)
     return digest

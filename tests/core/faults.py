@@ -53,19 +53,19 @@ FAULTS = {
     # The two steps.
     "the dual step is halved": Fault(
         "admm.py",
-        "torch._foreach_add_(Gamma, V, alpha=-self._rho)",
-        "torch._foreach_add_(Gamma, V, alpha=-self._rho / 2)",
+        "torch._foreach_add_(Gamma, gap, alpha=self._rho)",
+        "torch._foreach_add_(Gamma, gap, alpha=self._rho / 2)",
         "test_admm.py::test_iterations_equal_the_plain_reference_dual_included[dtype1-l0]",
     ),
     "the dual step is made without rho": Fault(
         "admm.py",
-        "torch._foreach_add_(Gamma, V, alpha=-self._rho)",
-        "torch._foreach_sub_(Gamma, V)",
+        "torch._foreach_add_(Gamma, gap, alpha=self._rho)",
+        "torch._foreach_add_(Gamma, gap)",
         "test_admm.py::test_iterations_equal_the_plain_reference_dual_included[dtype1-l0]",
     ),
     "the dual is not detached": Fault(
         "admm.py",
-        "torch._foreach_add_(Gamma, V, alpha=-self._rho)",
+        "torch._foreach_add_(Gamma, gap, alpha=self._rho)",
         "with torch.enable_grad():\n"
         "                for name in names:\n"
         "                    pull = self._rho * (self.W[name] - self._F[name])\n"
@@ -80,7 +80,7 @@ FAULTS = {
     ),
     "the dual residual is from W": Fault(
         "admm.py",
-        "torch._foreach_sub_(F, V)",
+        "torch._foreach_sub_(F, F_new)",
         "torch._foreach_sub_(F, W)",
         "test_residuals.py::test_residuals_are_the_papers_and_their_relative_forms",
     ),
@@ -98,8 +98,8 @@ FAULTS = {
     ),
     "F is a new tensor after each step": Fault(
         "admm.py",
-        "torch._foreach_copy_(F, V)",
-        "self._F.update(zip(names, F := [v.clone() for v in V]))",
+        "torch._foreach_copy_(F, F_new)",
+        "self._F.update(zip(names, F := F_new))",
         "test_state.py::test_state_is_updated_in_place",
     ),
     "restart keeps Gamma": Fault(

@@ -259,7 +259,7 @@ def test_what_is_no_penalty_is_refused() -> None:
         ADMM(network(), L0, rho=1.0)
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf])
+@pytest.mark.parametrize("poison", [math.nan, math.inf, 1e20])
 def test_weights_that_are_no_longer_finite_are_refused_before_anything_changes(
     poison: float,
 ) -> None:
@@ -283,11 +283,25 @@ def test_a_penalty_of_ones_own_needs_only_a_value_and_a_prox() -> None:
         ) -> Tensor:
             return torch.clamp(V, -step, step, out=out)
 
-    model = network()
-    admm = ADMM(model, Clip(), rho=1.0, mu=0.01)
-    admm.step()
-    assert max(F.abs().max().item() for F in admm.F.values()) == pytest.approx(0.01)
-    assert admm.state_dict()["penalty"] == repr(admm.penalty)
+    class Anew(Clip):
+        """Gives a tensor of its own, which is never to be changed."""
+
+        def prox(
+            self, V: Tensor, blocks: Blocks, step: float, *, out: Tensor | None = None
+        ) -> Tensor:
+            given.append(torch.clamp(V, -step, step))
+            kept.append(given[-1].clone())
+            return given[-1]
+
+    given: list[Tensor] = []
+    kept: list[Tensor] = []
+    for penalty in (Clip(), Anew()):
+        admm = ADMM(network(), penalty, rho=1.0, mu=0.01)
+        admm.step()
+        assert max(F.abs().max().item() for F in admm.F.values()) == pytest.approx(0.01)
+        assert admm.state_dict()["penalty"] == repr(admm.penalty)
+    assert len(given) == 2
+    assert all(torch.equal(one, other) for one, other in zip(given, kept, strict=True))
 
 
 @pytest.mark.parametrize("kind", PENALTIES)

@@ -31,6 +31,17 @@ def test_residuals_are_the_papers_and_their_relative_forms() -> None:
     assert again.dual_relative == pytest.approx(1 / math.hypot(1, 1))
 
 
+def test_the_primal_residual_is_relative_to_the_longer_of_w_and_f() -> None:
+    layer = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(layer.weight, 3.0)
+    admm = ADMM(layer, L0(), rho=1.0, mu=8.0)  # hard threshold at 4: F = 0, Gamma = 3
+    admm.step()
+    nn.init.constant_(layer.weight, 2.0)
+    residuals = admm.step()  # V = 5 stays
+    assert residuals.primal == pytest.approx(3.0)
+    assert residuals.primal_relative == pytest.approx(3 / 5)
+
+
 def test_nothing_of_nothing_is_nothing() -> None:
     layer = nn.Linear(2, 2, bias=False)
     nn.init.zeros_(layer.weight)

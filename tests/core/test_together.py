@@ -21,16 +21,20 @@ def all_at_once(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     return [list(tensors)]
 
 
-def network(layers: int = 3) -> nn.Sequential:
+def network(layers: int = 3, *, mixed: bool = False) -> nn.Sequential:
     torch.manual_seed(0)
     row = [nn.Conv2d(4, 4, 3) for _ in range(layers)]
     model = nn.Sequential(*row, nn.Flatten(), nn.Linear(16, 3))
-    model[1].to(torch.bfloat16)  # whose F and Gamma are float32 all the same
+    if mixed:
+        model[1].to(torch.bfloat16)  # whose F and Gamma are float32 all the same
+        return model
     return model.to(memory_format=torch.channels_last)
 
 
-def walked(penalty: Penalty, guard: Guard | None, device: str = "cpu") -> tuple[Any, ...]:
-    model = network().to(device)
+def walked(
+    penalty: Penalty, guard: Guard | None, *, mixed: bool, device: str = "cpu"
+) -> tuple[Any, ...]:
+    model = network(mixed=mixed).to(device)
     step = penalty.step_at(0.45) if isinstance(penalty, Radial) else 0.0
     own = ADMM(model, penalty, rho=0.3, mu=0.3 * step, guard=guard)
     found = []
@@ -51,12 +55,13 @@ def walked(penalty: Penalty, guard: Guard | None, device: str = "cpu") -> tuple[
     ],
     ids=repr,
 )
+@pytest.mark.parametrize("mixed", [False, True])
 def test_all_at_once_is_as_one_by_one(
-    penalty: Penalty, guard: Guard | None, monkeypatch: pytest.MonkeyPatch
+    penalty: Penalty, guard: Guard | None, mixed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    residuals, *states = walked(penalty, guard)
+    residuals, *states = walked(penalty, guard, mixed=mixed)
     monkeypatch.setattr(admm, "together", all_at_once)
-    at_once, *their_states = walked(penalty, guard)
+    at_once, *their_states = walked(penalty, guard, mixed=mixed)
     assert at_once == residuals
     assert residuals[0].flipped > 0
     assert all(same(one, other) for one, other in zip(states, their_states, strict=True))
@@ -66,9 +71,11 @@ def test_all_at_once_is_as_one_by_one(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("penalty", [L0(), L1(), L12()], ids=repr)
-def test_a_gpu_goes_the_same_way(penalty: Penalty) -> None:
-    residuals, state, U = walked(penalty, mean_norm_guard(0.2))
-    others, their_state, their_U = walked(penalty, mean_norm_guard(0.2), "cuda")
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_gpu_goes_the_same_way(penalty: Penalty, mixed: bool) -> None:
+    guard = mean_norm_guard(0.2)
+    residuals, state, U = walked(penalty, guard, mixed=mixed)
+    others, their_state, their_U = walked(penalty, guard, mixed=mixed, device="cuda")
     for one, other in zip(residuals, others, strict=True):
         assert other.flipped == one.flipped
         assert (other.primal, other.dual) == pytest.approx((one.primal, one.dual), rel=1e-5)
@@ -112,6 +119,19 @@ def test_one_more_layer_takes_few_more_launches_on_a_gpu(
     monkeypatch.setattr(penalties, "threshold_blocks", no_kernel)
     few, many = launches(penalty, 3), launches(penalty, 13)
     assert 0 < (many - few) / 10 <= most
+
+
+def test_equal_norms_live_in_the_order_of_the_layers_whichever_are_taken_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(3)))
+    for layer in model:
+        nn.init.ones_(layer.weight)
+    monkeypatch.setattr(admm, "together", lambda tensors: [[name] for name in reversed(tensors)])
+    own = ADMM(model, TopK(3, together=True), rho=1.0)
+    own.step()
+    alive = [int(own.support()[f"{number}.weight"].sum()) for number in range(3)]
+    assert alive == [2, 1, 0]
 
 
 def test_a_gpu_takes_all_that_it_holds_at_once_and_a_cpu_one_after_the_other() -> None:

@@ -247,6 +247,56 @@ def test_walks_from_two_networks_of_one_name_are_not_gathered_as_of_one(folder: 
     assert (walked.parent / "one-dense-network.json").read_bytes() == kept
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_nothing_is_walked_beside_records_that_come_from_another_network(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    assert run("t-test", folder)
+    place = folder / "out/cifar10"
+    (place / "t-test/walked/digit-net-l0-0-1.json").unlink()
+    if gone:
+        for file in (place / "dense").glob("digit-net.*"):
+            file.unlink()
+    else:
+        shutil.copy(place / "dense/digit-net-1.safetensors", place / "dense/digit-net.safetensors")
+    monkeypatch.setattr(reproduce, "train_dense", lambda *given, **named: pytest.fail("trained"))
+    with pytest.raises(BadInput, match=r"digit-net-.*json' was walked from another network than"):
+        run("t-test", folder)
+
+
+def test_what_is_sound_is_gathered_though_something_else_is_not(folder: Path) -> None:
+    (part,) = parts.parts("comparisons", tuple(TINY), ())
+    seen: list[str] = []
+
+    def wrong(place: Path) -> None:
+        seen.append("wrong")
+        raise BadInput(f"wrong {len(seen)}")
+
+    mixed = replace(part, gathers=(wrong, lambda place: seen.append("right"), wrong), jobs=())
+    lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), math.inf)
+    with pytest.raises(BadInput, match="wrong 1"):
+        lab.walk([mixed])
+    assert seen == ["wrong", "right", "wrong"]
+
+
+def test_a_comparison_has_the_mean_of_its_dense_networks_and_only_whole_fine_tunings(
+    folder: Path,
+) -> None:
+    assert run("comparisons", folder)
+    place = folder / "out/cifar10/comparisons"
+    for written in (place / "walked").glob("*.json"):
+        record = json.loads(written.read_text())
+        record["dense"]["test"] = 0.5 + 0.2 * record["dense_seed"]
+        if written.name == "digit-net-fine-tuning-2-1.json":
+            record["points"] = record["points"][:-1]
+        written.write_text(json.dumps(record))
+    assert set(json.loads((place / "digit-net-2.json").read_text())["fine_tuning"]) == {"0", "1"}
+    parts.gather_arms(parts.comparisons("digit-net", finetune=2), place / "walked")
+    record = json.loads((place / "digit-net-2.json").read_text())
+    assert record["dense"] == pytest.approx(0.6)
+    assert set(record["fine_tuning"]) == {"0"}
+
+
 def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +319,17 @@ def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
     methods.clear()
     assert ask("svhn", penalties=["l1"])
     assert methods == [{"l1"}]
+
+
+def test_a_network_that_is_named_twice_is_walked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    record = lambda self, wanted: bool(names.extend(job.name for p in wanted for job in p.jobs))
+    monkeypatch.setattr(reproduce.Lab, "walk", record)
+    ask = partial(reproduce.reproduce, "svhn", data=tmp_path, folder=tmp_path, device="cpu")
+    ask(networks=["nin", "nin"], penalties=["l1", "l0", "l1"])
+    assert sorted(names) == ["nin-l0", "nin-l1"]
 
 
 def test_both_networks_are_compared_with_long_and_with_short_fine_tunes() -> None:

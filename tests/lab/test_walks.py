@@ -937,12 +937,15 @@ def test_a_walk_has_the_images_of_its_dense_network_unless_told_otherwise(
     assert seen == [{"shift": 4, "hole": 0}, {"shift": 2, "hole": 3}, {"shift": 0, "hole": 0}]
 
 
-@pytest.mark.parametrize("hole", [1, 2, 3, 8])
+@pytest.mark.parametrize("hole", [1, 2, 3, 6])
 def test_a_hole_is_a_square_around_any_place_of_an_image_and_nothing_else_changes(
     hole: int,
 ) -> None:
-    arena = Arena(tiny_data(), CPU, flip=True)
-    lane = lane_of(build("digit-net", classes=4, image_shape=(1, 8, 8)), arena)
+    data = tiny_data()
+    cut = lambda split: Split(split.images[..., :6], split.labels)  # so that no side is another
+    narrow = replace(data, **{name: cut(getattr(data, name)) for name in ("train", "validation")})
+    arena = Arena(narrow, CPU, flip=True)
+    lane = lane_of(build("digit-net", classes=4, image_shape=(1, 8, 6)), arena)
 
     def drawn(seed: int, side: int) -> torch.Tensor:
         arena.fill(lane, torch.Generator().manual_seed(seed), shift=1, hole=side)
@@ -955,10 +958,11 @@ def test_a_hole_is_a_square_around_any_place_of_an_image_and_nothing_else_change
         blank = images == 0
         assert torch.equal(images, torch.where(blank, 0.0, whole))
         blanks |= {tuple(one) for one in blank.flatten(1).tolist()}
-    along = torch.arange(8)
-    around = [(along >= c - hole // 2) & (along < c - hole // 2 + hole) for c in range(8)]
-    squares = {tuple((y[:, None] & x).flatten().tolist()) for y in around for x in around}
-    assert blanks == squares
+    rows, columns = (
+        [(along >= c - hole // 2) & (along < c - hole // 2 + hole) for c in range(len(along))]
+        for along in (torch.arange(8), torch.arange(6))
+    )
+    assert blanks == {tuple((y[:, None] & x).flatten().tolist()) for y in rows for x in columns}
 
 
 @pytest.mark.parametrize("hole", [-1, 9])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sparsepath.blocks import Blocks, Partition, kernels, spoken
 from sparsepath.errors import BadInput, checked_number
-from sparsepath.guard import Guard
+from sparsepath.guard import Guard, check_guarded, guarded_steps
 from sparsepath.layers import Layers, targets
 from sparsepath.penalties import Penalty, Radial
 from sparsepath.projections import Projection
@@ -65,7 +65,8 @@ class ADMM:
         self.blocks: Mapping[str, Blocks] = {t.name: t.blocks for t in chosen}
         self._penalty = penalty
         penalty.check(self.blocks)
-        self._check_guard()
+        if guard is not None:
+            check_guarded(penalty, self.blocks)
         self._mu = checked_number("mu", mu, zero=True)
         self._rho = checked_number("rho", rho)
         self._F = {name: _companion(W) for name, W in self.W.items()}
@@ -131,21 +132,6 @@ class ADMM:
         else:
             self.mu = position
 
-    def _check_guard(self) -> None:
-        if self.guard is None:
-            return
-        if not isinstance(self._penalty, Radial):
-            raise BadInput(
-                f"{self._penalty!r} counts its blocks and has no threshold to guard: "
-                f"leave the guard out."
-            )
-        for name, blocks in self.blocks.items():
-            if isinstance(blocks.cost, Tensor):
-                raise BadInput(
-                    f"The blocks of {name!r} have a cost each and so no common threshold to guard: "
-                    f"leave the guard out or give one cost per layer."
-                )
-
     @torch.no_grad()
     def _aim(self) -> None:
         """Set U = F - Gamma / rho, in place."""
@@ -170,15 +156,17 @@ class ADMM:
         norms: defaultdict[str, list[Tensor]] = defaultdict(list)
         norms["W"] = self._finite_norms()
         penalties = self.penalties
-        # Every guard is asked before anything changes: one that raises a threshold is refused.
-        steps = self._steps(penalties)
-        guarded = tuple(name for name in self.W if steps[name] != self._mu / self._rho)
+        step = self._mu / self._rho
+        lowered: dict[str, float] = {}
+        if self.guard is not None and step:
+            # Asked of all before anything changes: a guard that raises a threshold is refused.
+            lowered = guarded_steps(self.guard, penalties, self.blocks, self._norms(), step)
         flips = []
         for names in together(self._F):
             W, F, Gamma = ([own[n] for n in names] for own in (self.W, self._F, self._Gamma))
             alive = self._alive(names)
             F_new = [
-                penalties[name].prox(V, self.blocks[name], steps[name], out=V)
+                penalties[name].prox(V, self.blocks[name], lowered.get(name, step), out=V)
                 for name, V in zip(names, self._V(names), strict=True)
             ]
             torch._foreach_sub_(F, F_new)
@@ -194,7 +182,7 @@ class ADMM:
         # Read only now, and at once: on a GPU each reading waits for all work before it.
         read = iter(numbers([*itertools.chain(*norms.values()), *flips]))
         whole = {what: math.hypot(*itertools.islice(read, len(self.W))) for what in norms}
-        residuals = Residuals.of(whole, self._rho, flipped=int(sum(read)), guarded=guarded)
+        residuals = Residuals.of(whole, self._rho, flipped=int(sum(read)), guarded=tuple(lowered))
         if self.balancing is not None:
             self.rho = self.balancing(self._rho, residuals)
         return residuals
@@ -243,27 +231,6 @@ class ADMM:
             return {name: self._penalty.scaled(unit) for name, unit in self._units.items()}
         norms = dict(self._norms())
         return self._penalty.per_layer({name: norms[name] for name in self.W})
-
-    def _steps(self, penalties: Mapping[str, Penalty]) -> dict[str, float]:
-        """mu / rho, or less for a weight where the guard lowers the threshold that it means."""
-        step = self._mu / self._rho
-        steps = dict.fromkeys(self.W, step)
-        if self.guard is None or step == 0:
-            return steps
-        for name, norms in self._norms():
-            penalty, blocks = penalties[name], self.blocks[name]
-            assert isinstance(penalty, Radial)
-            assert not isinstance(blocks.cost, Tensor)
-            threshold = penalty.threshold(step * blocks.cost)
-            allowed = self.guard(norms, threshold)
-            if not 0 <= allowed <= threshold:
-                raise BadInput(
-                    f"{self.guard!r} made {allowed!r} of the threshold {threshold:g} of {name!r}; "
-                    f"a guard may only lower it, to zero at the least."
-                )
-            if allowed != threshold:
-                steps[name] = penalty.step_at(allowed) / blocks.cost
-        return steps
 
     def support(self) -> Support:
         """The blocks of F that are not zero."""

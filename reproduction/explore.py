@@ -2,8 +2,8 @@
 
     python reproduction/explore.py QUESTION ... --data FOLDER --out FOLDER [--minutes M]
 
-5,000 training images are held out and judge; nothing looks at the test images. Every candidate of a
-question trains side by side on one GPU; a call that is killed is continued by the same call. The
+5,000 training images are held out and judge; nothing looks at the test images. All candidates of a
+data set train side by side on a GPU; a call that is killed is continued by the same call. The
 records (JSON) that led to a choice lie in `<data>/exploration/`.
 """
 
@@ -205,9 +205,11 @@ def without_momentum(
 
 
 def together(*questions: Question) -> Question:
-    """Questions of one data set, asked side by side."""
+    """Questions of one data set, asked side by side; what two of them ask, once."""
     (data,) = {question.data for question in questions}
-    return Question(data, walks=tuple(job for question in questions for job in question.walks))
+    dense = dict.fromkeys(each for question in questions for each in question.dense)
+    walks = dict.fromkeys(job for question in questions for job in question.walks)
+    return Question(data, tuple(dense), tuple(walks))
 
 
 QUESTIONS: Mapping[str, Callable[[], Question]] = {
@@ -367,8 +369,11 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     asked = parser.parse_args()
     until = time.monotonic() + 60 * asked.minutes
-    for question in asked.questions:
-        answer(QUESTIONS[question](), asked.data, asked.out, device=asked.device, until=until)
+    questions = [QUESTIONS[name]() for name in asked.questions]
+    for data in dict.fromkeys(question.data for question in questions):
+        # Few networks would leave a GPU idle: all that one data set answers is asked at once.
+        question = together(*(each for each in questions if each.data == data))
+        answer(question, asked.data, asked.out, device=asked.device, until=until)
 
 
 def answer(

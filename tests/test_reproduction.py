@@ -160,6 +160,20 @@ def test_every_question_of_settings_names_each_of_its_candidates_once():
         assert len(names) == len(set(names)) > 1
 
 
+def test_questions_of_one_data_set_are_asked_at_once(tmp_path, monkeypatch):
+    explore = runpy.run_path(str(FOLDER / "explore.py"))
+    asked = []
+    answer = lambda question, *places, **how: asked.append(question)
+    monkeypatch.setitem(explore["main"].__globals__, "answer", answer)
+    names = ["ramped-cnn", "cifar100", "holed-cnn", "ramped-cnn"]
+    monkeypatch.setattr("sys.argv", ["explore.py", *names, "--data", "d", "--out", "o"])
+    explore["main"]()
+    ramped, hundred, holed, _ = (explore["QUESTIONS"][name]() for name in names)
+    assert [question.data for question in asked] == ["cifar10", "cifar100"]
+    assert (asked[0].dense, asked[0].walks) == (holed.dense, ramped.walks)
+    assert asked[1] == hundred
+
+
 def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
     explore = runpy.run_path(str(FOLDER / "explore.py"))
     jobs = {

@@ -392,8 +392,8 @@ def answer(
     )
     place = out / question.data / "exploration"
     asked = dict.fromkeys([*question.dense, *(job.start for job in question.walks)])
-    answered = {each: place / f"dense/{each.name}.json" for each in asked}
-    answered = {each: written for each, written in answered.items() if written.exists()}
+    dense = {each: place / "dense" / f"{each.name}.json" for each in asked}
+    answered = {each: written for each, written in dense.items() if written.exists()}
     for each, written in answered.items():
         check_same(read_json(written), written, recipe=each.recipe, seed=each.seed, arena=arena)
     # What has been answered stands: records are kept without the weights.
@@ -404,8 +404,7 @@ def answer(
     check_starts(beside, dense=place / "dense", folder=place)
     if train_dense(starts, arena, place / "dense", until=until):
         walk_paths(left, arena, dense=place / "dense", folder=place, until=until)
-    for start in asked:
-        written = place / "dense" / f"{start.name}.json"
+    for start, written in dense.items():
         if written.exists():
             print(f"{start.name}: {read_json(written)['validation']:.4f}")
     for job in question.walks:

@@ -17,11 +17,9 @@ import torch
 from sparsepath import kernels
 from sparsepath.deploy import load, save
 from sparsepath.errors import BadInput
-from sparsepath.lab.models import Network, build
-from sparsepath.lab.weights import load_checkpoint
+from sparsepath.lab.models import Network
+from sparsepath.lab.records import network_of
 from sparsepath.storage import read_json
-
-CLASSES = {"cifar10": 10, "cifar100": 100, "svhn": 10}
 
 
 def point_of(weights: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
@@ -53,8 +51,7 @@ def zeros(model: Network) -> dict[str, int]:
 def pack(weights: Path) -> Path:
     """Write the artifact, compare, and delete the weights."""
     place, record, point = point_of(weights)
-    model = build(record["network"], classes=CLASSES[record["data"]], image_shape=(3, 32, 32))
-    load_checkpoint(model.eval(), weights)
+    model = network_of(record, weights)
     if zeros(model) != point["sparsity"]["zero_blocks"]:
         raise BadInput(f"{str(weights)!r} has other zero kernels than its point in {place.name!r}.")
     packed = weights.with_suffix(".sparsepath")

@@ -18,8 +18,7 @@ from sparsepath.deploy.files.opened import of_model
 from sparsepath.deploy.measuring.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.measuring.timing import Speed
 from sparsepath.lab.deploy_record import MANY, ONE, latency
-from sparsepath.lab.models import build
-from sparsepath.lab.weights import load_checkpoint
+from sparsepath.lab.records import network_of
 from sparsepath.storage import read_json, write_json
 
 HERE = Path(__file__).parent
@@ -30,10 +29,7 @@ def network(record: dict[str, Any], weights: Path) -> nn.Module:
     """The record's network with these weights, plain or packed, to be run."""
     if weights.suffix == ".sparsepath":
         return load(weights).model.eval()
-    classes = 100 if record["data"] == "cifar100" else 10
-    model = build(record["network"], classes=classes, image_shape=(3, 32, 32))
-    load_checkpoint(model, weights)
-    return model.eval()
+    return network_of(record, weights)
 
 
 def gains(dense: Side, sparse: Side, batch: int) -> dict[str, float]:

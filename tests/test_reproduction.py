@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from sparsepath import BadInput, deploy
+from sparsepath.lab.data import Data, Split
 from sparsepath.lab.experiments import NETWORKS
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.parts import EXPERIMENTS, parts
@@ -307,3 +308,24 @@ def test_weights_of_another_point_or_of_none_are_not_packed(walked, name, wrong)
         "low-rank-cnn-l1.json",
         f"{name}.safetensors",
     }
+
+
+def test_what_is_known_by_heart_is_counted_over_all_training_images():
+    known = runpy.run_path(str(FOLDER / "by_heart.py"))["known"]
+
+    class Brightness(torch.nn.Module):
+        def forward(self, images):
+            bright = images.mean((1, 2, 3))
+            return torch.stack([-bright, bright], 1)
+
+    def split(bright, labels):
+        images = torch.tensor(bright, dtype=torch.uint8)[:, None, None, None].expand(-1, 1, 2, 2)
+        return Split(images, torch.tensor(labels))
+
+    train, held_out, test = split([0, 255, 255], [0, 1, 0]), split([0], [0]), split([0], [1])
+    data = Data("two", 2, train, held_out, test, torch.tensor([0.5]), torch.tensor([0.5]))
+    wrong, right = np.log1p(np.exp(2)), np.log1p(np.exp(-2))
+    for batch in (1, 3):
+        found = known(Brightness(), data, batch=batch)
+        assert found["accuracy"] == 0.75
+        assert found["loss"] == pytest.approx((wrong + 3 * right) / 4)

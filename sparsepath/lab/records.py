@@ -7,7 +7,11 @@ from typing import Any
 from sparsepath.errors import BadInput
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.folders import circumstances
+from sparsepath.lab.models import Network, build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
+from sparsepath.lab.weights import load_checkpoint
+
+CLASSES: Mapping[str, int] = {"cifar10": 10, "cifar100": 100, "svhn": 10}
 
 
 def images_of(arena: Arena) -> dict[str, Any]:
@@ -54,3 +58,11 @@ def taken_up(kept: Mapping[str, Any], arena: Arena, **so_far: int) -> dict[str, 
     other = {name: kept[name] for name in here if name in kept and kept[name] != here[name]}
     earlier = [*kept.get("earlier", []), *([{**so_far, **other}] if other else [])]
     return {**kept, **({"earlier": earlier} if earlier else {}), **here}
+
+
+def network_of(record: Mapping[str, Any], weights: Path) -> Network:
+    """The network of a record of one of the paper's data sets, with these weights, to be run."""
+    network, data = record["network"], record["data"]
+    model = build(network, classes=CLASSES[data], image_shape=(3, 32, 32))
+    load_checkpoint(model, weights)
+    return model.eval()

@@ -18,6 +18,7 @@ from sparsepath.errors import BadInput
 from sparsepath.report.arms import arms_table
 from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
+from sparsepath.report.iterations import iterations
 from sparsepath.report.layout import Table
 from sparsepath.report.measured import measured
 from sparsepath.report.paper import appendix, combined, outcome, summary
@@ -43,6 +44,7 @@ def tables() -> Mapping[str, Table]:
     walked = records("*/paper/*.json")
     made = {"summary": summary(PAPER, walked), "outcome": outcome(PAPER, walked)}
     made["speed"] = measured(walked)
+    made["iterations"] = iterations(PAPER, walked)
     for data in DATA:
         made[f"{data}-combined"] = combined(PAPER, walked, data=data)
         for network in NETWORKS:

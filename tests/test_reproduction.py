@@ -2,6 +2,7 @@
 
 import runpy
 import shutil
+import statistics
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,13 @@ import torch
 
 from sparsepath import BadInput, deploy
 from sparsepath.lab.data import Data, Split
-from sparsepath.lab.experiments import NETWORKS
+from sparsepath.lab.experiments import EPSILON, NETWORKS
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.parts import EXPERIMENTS, parts
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
+from sparsepath.report.iterations import fit, unstopped
 from sparsepath.storage import read_json, write_json, write_tensors
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
@@ -52,7 +54,15 @@ def test_the_pages_tables_are_made_from_the_records(build):
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
     parts = ("best-mode", "comparisons")
     compared = sum(len(list(FOLDER.glob(f"*/{part}/*.json"))) for part in parts)
-    assert len(build["tables"]()) == 3 + 3 * (1 + 4) + compared + 1
+    assert len(build["tables"]()) == 4 + 3 * (1 + 4) + compared + 1
+
+
+def test_epsilon_is_where_walks_stood_when_the_papers_stopped(build):
+    found = {}
+    for record in unstopped(build["records"]("*/paper/*.json")):
+        found.setdefault(record["network"], []).append(fit(build["PAPER"], record).epsilon)
+    medians = {network: round(statistics.median(each), 1) for network, each in found.items()}
+    assert {network: medians[network] for network in EPSILON} == EPSILON
 
 
 def test_the_records_are_of_the_settings_that_ship():

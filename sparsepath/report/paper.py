@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.reported import DATA, NETWORKS, STANDING, ReportedPath, Side, paths
+from sparsepath.report.reported import DATA, EARLY, NETWORKS, STANDING, ReportedPath, Side, paths
 from sparsepath.report.tables import percent
 
 MISSING = "missing"
@@ -147,7 +147,7 @@ def outcome(paper: Record, records: Sequence[Record]) -> Table:
         for data in DATA
         for network in NETWORKS
         for path in paths(paper, records, data=data, network=network)
-        if path.variant in STANDING
+        if path.variant in (*STANDING, EARLY)
     ]
     rows = [
         [
@@ -158,19 +158,24 @@ def outcome(paper: Record, records: Sequence[Record]) -> Table:
         ]
         for path in shown
     ]
-    aims: dict[tuple[str, ...], list[str]] = {}
+    aims: dict[tuple[str, ...], dict[str, str]] = {}
     for path in shown:
         theirs, ours = list(path.pairs)[-1]
         if ours is not None:
-            aims.setdefault(_key(path), []).append(_aim(theirs, ours))
-    reached = sum(_REACHED in found for found in aims.values())
+            aims.setdefault(_key(path), {})[path.variant] = _aim(theirs, ours)
+    reached = [
+        {variant for variant, aim in found.items() if aim == _REACHED} for found in aims.values()
+    ]
+    early = sum(variants == {EARLY} for variants in reached)
+    only = f", {early} of them from an early start alone" if early else ""
     titles = ["data", "network", "path", "dense", "zero kernels", "change", "aim"]
     return Table(
         "Our figures at the paper's last point, the paper's own in brackets.",
         [*titles, "first past the paper's count"],
         rows,
         f"In percent and points. Of {len({_key(path) for path in shown})} paths {len(aims)} are "
-        f"walked to their end, and {reached} of these reach the aim in one of their rows.",
+        f"walked to their end, and {sum(map(bool, reached))} of these reach the aim in one of "
+        f"their rows{only}.",
     )
 
 

@@ -23,6 +23,9 @@ STANDING = MappingProxyType(
     }
 )
 """The variants that stand for a path where the guard or the range of mu keeps it from the aim."""
+EARLY = "early"
+"""The variant from a dense network near the paper's own, so that gains can be compared. What it
+gains is its training's too, not the sparsity's alone."""
 
 POSITIONS = 20
 """The printed mu is k / 19: a place on a path of 20 points."""
@@ -30,7 +33,8 @@ POSITIONS = 20
 
 def title(penalty: str, variant: str) -> str:
     """What a path is called: its penalty, and what is not the paper's about it."""
-    return ", ".join(filter(None, (penalty, STANDING.get(variant, variant))))
+    own = "early start" if variant == EARLY else STANDING.get(variant, variant)
+    return ", ".join(filter(None, (penalty, own)))
 
 
 @dataclass(frozen=True)

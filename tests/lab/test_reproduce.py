@@ -332,6 +332,43 @@ def test_a_network_that_is_named_twice_is_walked_once(
     assert sorted(names) == ["nin-l0", "nin-l1"]
 
 
+def test_an_early_start_is_walked_by_the_usual_settings_over_the_short_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    early = DenseRecipe(7, 0.1)
+    monkeypatch.setattr(experiments, "EARLY", {("cifar100", "nin"): early})
+    jobs = experiments.paths("cifar100", ["nin", "low-rank-nin"], ["l0"])
+    (job,) = [job for job in jobs if job.variant == "early"]
+    assert (job.name, job.start.name, job.start.recipe) == ("nin-l0-early", "nin-early", early)
+    usual = experiments.paper("nin", "l0")
+    assert usual.momentum == 0.9 != experiments.paper("nin", "l0", data="cifar100").momentum
+    settled = replace(usual.schedule, epsilon=experiments.EPSILON["nin"])
+    short = experiments.SHORT_SPAN["nin", "l0"]
+    assert job.recipe == replace(usual, span=short, schedule=settled)
+
+
+def test_walks_set_since_epsilon_was_found_settle_by_it_and_no_others() -> None:
+    settle = {
+        f"{data} {job.name}": job.recipe.schedule.epsilon
+        for data in experiments.FLIPPED
+        for job in experiments.paths(data, experiments.NETWORKS, ["l0", "l1"])
+        if job.recipe.schedule.epsilon != 0.01
+    }
+    found = experiments.EPSILON
+    short = {"cifar10": ["low-rank-nin"], "cifar100": ["nin", "low-rank-nin", "low-rank-cnn"]}
+    assert settle == {
+        **{
+            f"{data} {network}-{by}-short": found[network]
+            for data, networks in short.items()
+            for network in networks
+            for by in ("l0", "l1")
+        },
+        "svhn nin-l1": found["nin"],
+        "svhn low-rank-nin-l0": found["low-rank-nin"],
+        "svhn low-rank-nin-l1": found["low-rank-nin"],
+    }
+
+
 def test_both_networks_are_compared_with_long_and_with_short_fine_tunes() -> None:
     (part,) = parts.parts("comparisons", experiments.NETWORKS, ())
     admm = [job for job in part.jobs if job.method == "l0"]

@@ -157,12 +157,13 @@ def test_the_outcome_says_how_far_a_path_has_come():
     assert none[1:] == ["(80.00)", "missing (30.0)", "missing (+1.00)", "", ""]
 
 
-def test_of_the_variants_those_stand_in_the_outcome_that_the_guard_or_the_range_calls_for():
+def test_of_the_variants_those_stand_in_the_outcome_that_the_guard_range_or_start_calls_for():
     variants = ("", "decayed", "early", "short", "unguarded", "unguarded-1", "unguarded-short")
     rows = outcome_rows(*(record(variant=variant) for variant in variants))
     assert [row[0] for row in rows] == [
         "l1",
         "l0",
+        "l0, early start",
         "l0, shorter range",
         "l0, no guard",
         "l0, no guard, shorter range",
@@ -176,3 +177,17 @@ def test_the_outcome_counts_a_path_once_however_many_variants_it_has():
     assert "Of 24 paths 1 are walked to their end, and 1 of these reach the aim" in note
     note = outcome(paper(), [record(test=0.5), record(variant="decayed"), record("l1")]).note
     assert "Of 24 paths 2 are walked to their end, and 1 of these" in note, "decayed is no standing"
+
+
+def test_the_outcome_tells_what_reaches_the_aim_from_an_early_start_alone():
+    missed = [record(penalty, test=0.5) for penalty in ("l0", "l1")]
+    early = [record(penalty, variant="early") for penalty in ("l0", "l1")]
+    short = record("l1", variant="short")
+    note = lambda *more: outcome(paper(), [*missed, *more]).note.partition("end, and ")[2]
+    assert note(*early) == (
+        "2 of these reach the aim in one of their rows, 2 of them from an early start alone."
+    )
+    assert note(*early, short) == (
+        "2 of these reach the aim in one of their rows, 1 of them from an early start alone."
+    )
+    assert note(short) == "1 of these reach the aim in one of their rows."

@@ -45,7 +45,7 @@ def lanes(name: str, count: int, arena: Arena, *, admm: bool) -> list[Lane]:
         torch.manual_seed(seed)
         model = NETWORKS[name](classes=10, channels=3).to(arena.device).train()
         chosen = [f"{layer}.weight" for layer in model.sparsified] if admm else []
-        example = arena.example(128, torch.bfloat16)
+        example = arena.example(128)
         built.append(Lane(model, sparsified=chosen, example=example, steps=STEPS))
         arena.fill(built[-1], torch.Generator(arena.device).manual_seed(seed), shift=4)
         built[-1].rates.fill_(1e-3)

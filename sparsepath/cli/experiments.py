@@ -50,10 +50,22 @@ def reproduce(
             "--network", help="nin, low-rank-nin, cnn or low-rank-cnn, once each; all if none"
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", help="the walks whose records have such a name, as 'cnn-l0-5-*'; all if none"
+        ),
+    ] = None,
     minutes: Annotated[
         float, typer.Option("--minutes", help="stop then; the same command goes on from there")
     ] = float("inf"),
     device: Annotated[str, typer.Option("--device", help="a GPU, such as cuda:1")] = "cuda",
+    bfloat16: Annotated[
+        bool | None,
+        typer.Option(
+            "--bfloat16/--float32", help="how networks train; bfloat16 on a GPU unless told"
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Run the paper's experiments on a GPU: its paths, best mode, the comparisons, the t-test.
@@ -69,7 +81,9 @@ def reproduce(
             data=data,
             folder=folder,
             networks=networks or NETWORKS,
+            only=only or (),
             minutes=minutes,
             device=device,
+            bfloat16=bfloat16,
         )
         say(f"{'Done' if done else AGAIN[:-1]}: the records are in {folder}.")

@@ -21,12 +21,14 @@ class Arena:
         pad: int = 4,
         flip: bool = True,
         final: bool = False,
+        bfloat16: bool | None = None,
     ) -> None:
         """Keep the training images padded, with their pixels in rows (N, H, W, C).
 
         No epoch can shift its images by more than `pad` pixels.
         A `final` arena trains on the validation images too, every choice being frozen, and judges
         by the test images, by which nothing is chosen; any other judges by the validation images.
+        Networks train on these images in bfloat16 on a GPU, elsewhere in float32, unless told.
         """
         self.digest = data.digest()
         data = data.to(device)
@@ -45,6 +47,8 @@ class Arena:
         self.final = final
         # One kernel on a GPU; elsewhere a whole epoch in float32 would take gigabytes for a moment.
         compiled = device.type == "cuda"
+        halved = compiled if bfloat16 is None else bfloat16
+        self.dtype = torch.bfloat16 if halved else torch.float32
         self._crops = torch.compile(crops, dynamic=False) if compiled else crops
         self._at_once = None if compiled else 10_000
         self.judged = self._ready(self.data.test if final else self.data.validation)
@@ -70,11 +74,10 @@ class Arena:
         """Full batches in an epoch; what is left over waits for the next shuffle."""
         return len(self.padded) // batch
 
-    def example(self, batch: int, dtype: torch.dtype) -> Tensor:
+    def example(self, batch: int) -> Tensor:
         """A batch of the shape and dtype in which lanes store their images."""
-        return torch.zeros(
-            batch, *self.size, self.padded.shape[-1], dtype=dtype, device=self.device
-        )
+        shape = (batch, *self.size, self.padded.shape[-1])
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     @torch.no_grad()
     def fill(self, lane: Lane, generator: torch.Generator, *, shift: int, hole: int = 0) -> None:

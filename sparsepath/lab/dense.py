@@ -11,8 +11,8 @@ from typing import Any
 from sparsepath.errors import BadInput, checked_number
 from sparsepath.lab.abreast import Training, state_of, train_abreast
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.folders import circumstances, locked, sweep
-from sparsepath.lab.records import check_same, images_of, taken_up
+from sparsepath.lab.folders import locked, sweep
+from sparsepath.lab.records import check_same, images_of, made_by, taken_up
 from sparsepath.lab.starts import Reference, drawn, fresh, lane_of
 from sparsepath.lab.training import Diverged, seed_of
 from sparsepath.lab.weights import copied, load_weights, part
@@ -34,7 +34,7 @@ class Cycle(Training):
             **images_of(arena),
             "recipe": reference.recipe.plain(),
             "seed": reference.seed,
-            **circumstances(arena.device),
+            **made_by(arena),
         }
         self.epoch = 0
         gone = self._resume() if self.state.exists() else 0.0

@@ -74,12 +74,10 @@ def sgd_towards(
 class Engine:
     """Trains its lanes side by side, each on its own stream, all forked and joined in one graph."""
 
-    def __init__(
-        self, lanes: Sequence[Lane], *, batch: int = BATCH, bfloat16: bool | None = None
-    ) -> None:
+    def __init__(self, lanes: Sequence[Lane], *, batch: int = BATCH) -> None:
         """Compile and capture one step of all lanes, or run it plainly, as a CPU must.
 
-        The forward and backward pass of a captured step are in bfloat16 unless told otherwise.
+        The forward and backward pass are in bfloat16 if the lanes' images are.
         """
         if not lanes:
             raise BadInput("An engine needs at least one lane.")
@@ -87,7 +85,7 @@ class Engine:
         self.batch = batch
         device = lanes[0].W.device
         captured = device.type == "cuda"
-        self.bfloat16 = captured if bfloat16 is None else bfloat16
+        self.bfloat16 = lanes[0].images.dtype == torch.bfloat16
         # Older GPUs emulate it, slower than float32.
         if captured and self.bfloat16 and not torch.cuda.is_bf16_supported(False):
             raise BadInput(

@@ -52,9 +52,15 @@ def check_same(
             )
 
 
+def made_by(arena: Arena) -> dict[str, Any]:
+    """What a record says of its making: versions, machine, and what networks train in."""
+    dtype = str(arena.dtype).removeprefix("torch.")
+    return {**circumstances(arena.device), "dtype": dtype}
+
+
 def taken_up(kept: Mapping[str, Any], arena: Arena, **so_far: int) -> dict[str, Any]:
     """A record whose work goes on here; where it went on elsewhere stays told, and how far."""
-    here = circumstances(arena.device)
+    here = made_by(arena)
     other = {name: kept[name] for name in here if name in kept and kept[name] != here[name]}
     earlier = [*kept.get("earlier", []), *([{**so_far, **other}] if other else [])]
     return {**kept, **({"earlier": earlier} if earlier else {}), **here}

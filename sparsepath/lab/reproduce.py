@@ -1,5 +1,6 @@
 """The paper's experiments from one call, which any later call, anywhere, continues."""
 
+import fnmatch
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -32,6 +33,8 @@ class Lab:
     folder: Path
     device: torch.device
     until: float
+    bfloat16: bool | None = None
+    """None for what is usual on the device"""
 
     def arena(self, name: str) -> Arena:
         """A data set on the device, every image of the training set for training."""
@@ -47,7 +50,13 @@ class Lab:
         data = load(found[0])
         if PUBLISHED.get(data.name, name) != name:
             raise BadInput(f"{str(found[0])!r} holds {data.name}, not {name}: move it away.")
-        return Arena(replace(data, name=name), self.device, flip=FLIPPED[name], final=True)
+        return Arena(
+            replace(data, name=name),
+            self.device,
+            flip=FLIPPED[name],
+            final=True,
+            bfloat16=self.bfloat16,
+        )
 
     def walk(self, wanted: Sequence[Part]) -> bool:
         """Walk all jobs of one data set's parts, and gather what is there; False if time was over.
@@ -107,12 +116,16 @@ def reproduce(
     folder: Path,
     networks: Sequence[str] = NETWORKS,
     penalties: Sequence[str] = ("l0", "l1"),
+    only: Sequence[str] = (),
     minutes: float = float("inf"),
     device: str = "cuda",
+    bfloat16: bool | None = None,
 ) -> bool:
     """Run one of `EXPERIMENTS`, or "all"; False if the minutes were over before its end.
 
     Dense references go to `folder/<data>/dense`, paths in paper mode to `folder/<data>/paper`.
+    With patterns in `only` it is the walks whose records have one of these names, as
+    `cnn-l0-5-*`, and no others.
     """
     if what != "all" and what not in EXPERIMENTS:
         raise BadInput(
@@ -125,7 +138,8 @@ def reproduce(
         )
     if not minutes >= 0:  # NaN is no time either
         raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
-    lab = Lab(data, folder, device_named(device), time.monotonic() + 60 * minutes)
+    until = time.monotonic() + 60 * minutes
+    lab = Lab(data, folder, device_named(device), until, bfloat16)
     own, ways = tuple(dict.fromkeys(networks)), tuple(dict.fromkeys(penalties))
     wanted = [
         part
@@ -137,7 +151,26 @@ def reproduce(
             f"The experiment {what!r} has nothing of {', '.join(networks)}: best mode and the "
             f"comparisons are of {' and '.join(COMPARED)}, the t-test is of nin."
         )
+    if only:
+        wanted = _only(only, wanted)
     return all(lab.walk(list(group)) for _, group in groupby(wanted, key=lambda part: part.data))
+
+
+def _only(patterns: Sequence[str], wanted: Sequence[Part]) -> list[Part]:
+    """What of these parts has one of these names."""
+    for pattern in patterns:
+        names = [job.name for part in wanted for job in part.jobs]
+        if not fnmatch.filter(names, pattern):
+            raise BadInput(
+                f"No walk here is called {pattern!r}; there are {len(names)}, from {names[0]} to "
+                f"{names[-1]}."
+            )
+    found = []
+    for part in wanted:
+        jobs = [job for job in part.jobs if any(fnmatch.fnmatch(job.name, p) for p in patterns)]
+        if jobs:
+            found.append(replace(part, jobs=jobs))
+    return found
 
 
 def device_named(name: str) -> torch.device:

@@ -64,11 +64,10 @@ def lane_of(
             f"The data set {arena.data.name!r} has {len(arena.padded)} training images; a step "
             f"takes {BATCH}."
         )
-    dtype = torch.bfloat16 if arena.device.type == "cuda" else torch.float32
     return Lane(
         model,
         sparsified=[f"{layer}.weight" for layer in model.sparsified],
-        example=arena.example(BATCH, dtype),
+        example=arena.example(BATCH),
         steps=arena.steps(BATCH),
         decay=decay,
         beta=beta,

@@ -15,10 +15,9 @@ from sparsepath.guard import mean_norm_guard
 from sparsepath.lab.abreast import Training, state_of, train_abreast
 from sparsepath.lab.arena import Arena, accuracy
 from sparsepath.lab.choices import PENALTIES
-from sparsepath.lab.folders import circumstances
 from sparsepath.lab.jobs import METHODS, Job
 from sparsepath.lab.recipes import median_norm
-from sparsepath.lab.records import images_of, taken_up
+from sparsepath.lab.records import images_of, made_by, taken_up
 from sparsepath.lab.starts import drawn, fresh, lane_of
 from sparsepath.lab.state import plain_residuals, read_state, snapshot
 from sparsepath.lab.training import Diverged, seed_of
@@ -70,7 +69,7 @@ class Walk(Training):
             "mus": recipe.mus(self.admm),
             "points": [],
             "seconds": 0.0,
-            **circumstances(arena.device),
+            **made_by(arena),
         }
         self.median = median_norm(self.admm)
         progress = self._resume()

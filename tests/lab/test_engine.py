@@ -18,10 +18,11 @@ STEPS, BATCH = 20, 8
 # product is off by 2^-9 and a loss of 2.3 by about 0.01.
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 CPU_FLOAT32 = pytest.param("cpu", torch.float32, 1e-5, id="cpu-float32")
+CPU_BFLOAT16 = pytest.param("cpu", torch.bfloat16, 0.02, id="cpu-bfloat16")
 GPU_FLOAT32 = pytest.param("cuda", torch.float32, 1e-4, id="cuda-float32", marks=GPU)
 GPU_BFLOAT16 = pytest.param("cuda", torch.bfloat16, 0.02, id="cuda-bfloat16", marks=GPU)
 ways = pytest.mark.parametrize(
-    ("device", "dtype", "tolerance"), [CPU_FLOAT32, GPU_FLOAT32, GPU_BFLOAT16]
+    ("device", "dtype", "tolerance"), [CPU_FLOAT32, CPU_BFLOAT16, GPU_FLOAT32, GPU_BFLOAT16]
 )
 
 
@@ -59,8 +60,7 @@ def lane_and_twin(
 
 
 def engine_of(*lanes: Lane) -> Engine:
-    bfloat16 = lanes[0].images.dtype == torch.bfloat16
-    return Engine(lanes, batch=BATCH, bfloat16=bfloat16)
+    return Engine(lanes, batch=BATCH)
 
 
 def plain_losses(lane: Lane, twin: nn.Module, *, proximity, support=None) -> list[float]:
@@ -331,6 +331,7 @@ def test_a_gpu_that_only_emulates_bfloat16_is_refused(monkeypatch: pytest.Monkey
         return including_emulation  # as torch says of a V100
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", emulated)
-    lane = SimpleNamespace(W=SimpleNamespace(device=torch.device("cuda")))
+    images = SimpleNamespace(dtype=torch.bfloat16)
+    lane = SimpleNamespace(W=SimpleNamespace(device=torch.device("cuda")), images=images)
     with pytest.raises(BadInput, match="'cuda' has no bfloat16"):
         Engine([lane])

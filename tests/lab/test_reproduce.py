@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(what: str, folder: Path, *, minutes: float = 60.0) -> bool:
+def run(what: str, folder: Path, *, minutes: float = 60.0, **more: Any) -> bool:
     return reproduce.reproduce(
         what,
         data=folder,
@@ -61,6 +61,7 @@ def run(what: str, folder: Path, *, minutes: float = 60.0) -> bool:
         networks=tuple(TINY),
         device="cpu",
         minutes=minutes,
+        **more,
     )
 
 
@@ -330,6 +331,45 @@ def test_a_network_that_is_named_twice_is_walked_once(
     ask = partial(reproduce.reproduce, "svhn", data=tmp_path, folder=tmp_path, device="cpu")
     ask(networks=["nin", "nin"], penalties=["l1", "l0", "l1"])
     assert sorted(names) == ["nin-l0", "nin-l1"]
+
+
+def test_only_the_walks_that_are_named_are_walked_and_all_that_are_there_are_gathered(
+    folder: Path,
+) -> None:
+    walked = folder / "out/cifar10/comparisons/walked"
+    names = lambda: {path.stem for path in walked.glob("*.json")}
+    assert run("comparisons", folder, only=["digit-net-l0-2-0", "*-ssl-2-[1]"])
+    assert names() == {"digit-net-l0-2-0", "digit-net-ssl-2-1"}
+    assert run("comparisons", folder, only=["digit-net-l0-2-*"])
+    record = json.loads((folder / "out/cifar10/comparisons/digit-net-2.json").read_text())
+    assert {arm: set(seeds) for arm, seeds in record["arms"].items()} == {
+        "l0": {"0", "1"},
+        "ssl": {"1"},
+    }
+    with pytest.raises(BadInput, match=r"No walk here is called 'l0-2-0'; there are \d+, from dig"):
+        run("comparisons", folder, only=["digit-net-l0-2-0", "l0-2-0"])
+
+
+def test_networks_train_in_bfloat16_on_a_cpu_if_told(folder: Path) -> None:
+    whole = [
+        reproduce.Lab(folder, folder, reproduce.torch.device("cpu"), 0.0, told).arena("cifar10")
+        for told in (None, False, True)
+    ]
+    assert [str(arena.example(2).dtype) for arena in whole] == [
+        "torch.float32",
+        "torch.float32",
+        "torch.bfloat16",
+    ]
+    assert all(arena.judged[0].dtype == reproduce.torch.float32 for arena in whole)
+    assert run("comparisons", folder, only=["digit-net-l0-2-0"], bfloat16=True)
+    name = "cifar10/comparisons/walked/digit-net-l0-2-0.json"
+    halved = json.loads((folder / "out" / name).read_text())
+    shutil.rmtree(folder / "out")
+    assert run("comparisons", folder, only=["digit-net-l0-2-0"])
+    plain = json.loads((folder / "out" / name).read_text())
+    primal, other = (record["points"][0]["residuals"][0]["primal"] for record in (halved, plain))
+    assert primal != other
+    assert primal == pytest.approx(other, rel=0.05)
 
 
 def test_an_early_start_is_walked_by_the_usual_settings_over_the_short_range(

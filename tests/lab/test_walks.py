@@ -592,7 +592,7 @@ def test_a_dense_reference_trained_on_elsewhere_says_where_and_how_long(
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     with monkeypatch.context() as patched:
-        patched.setattr(dense_networks, "circumstances", lambda device: {"machine": "another"})
+        patched.setattr(records, "circumstances", lambda device: {"machine": "another"})
         cycle = dense_networks.Cycle(START, arena, tmp_path)
         cycle.fill()
         cycle._began -= 1000
@@ -738,11 +738,13 @@ def test_a_walk_resumed_elsewhere_says_where_it_began(
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
-    here = walks.circumstances(CPU)
+    here = records.circumstances(CPU)
     monkeypatch.setattr(records, "circumstances", lambda device: {**here, "machine": "another"})
-    again = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
-    assert again.record["machine"] == "another"
-    assert again.record["earlier"] == [{"points": 0, "machine": here["machine"]}]
+    halved = Arena(tiny_data(), CPU, flip=False, bfloat16=True)
+    again = Walk(JOBS[0], halved, dense=dense, folder=tmp_path)
+    assert (again.record["machine"], again.record["dtype"]) == ("another", "bfloat16")
+    began = {"points": 0, "machine": here["machine"], "dtype": "float32"}
+    assert again.record["earlier"] == [began]
 
 
 def test_a_final_arena_trains_on_validation_images_and_judges_by_the_test_images() -> None:

@@ -184,10 +184,11 @@ def test_the_outcome_tells_what_reaches_the_aim_from_an_early_start_alone():
     early = [record(penalty, variant="early") for penalty in ("l0", "l1")]
     short = record("l1", variant="short")
     note = lambda *more: outcome(paper(), [*missed, *more]).note.partition("end, and ")[2]
-    assert note(*early) == (
-        "2 of these reach the aim in one of their rows, 2 of them from an early start alone."
-    )
-    assert note(*early, short) == (
-        "2 of these reach the aim in one of their rows, 1 of them from an early start alone."
-    )
-    assert note(short) == "1 of these reach the aim in one of their rows."
+    rows = "of these reach the aim in one of their rows: {} with the guard over the first range, {}"
+    rest = " from an early start alone, the others in another variant."
+    said = lambda reached, printed, early: f"{reached} {rows.format(printed, early)}{rest}"
+    assert note(*early) == said(2, 0, 2)
+    assert note(*early, short) == said(2, 0, 1)
+    assert note(short) == said(1, 0, 0)
+    missed.pop()
+    assert note(record("l1"), *early) == said(2, 1, 1)

@@ -320,6 +320,50 @@ def test_weights_of_another_point_or_of_none_are_not_packed(walked, name, wrong)
     }
 
 
+def test_a_stand_in_has_as_many_zeros_in_every_layer_and_lacks_the_smallest_kernels():
+    speed = runpy.run_path(str(FOLDER / "speed.py"))
+    record = read_json(FOLDER / "cifar100/paper/low-rank-cnn-l0.json")
+    place = FOLDER / "cifar100/dense/low-rank-cnn.safetensors"
+    made, whole = (speed[way](record, place) for way in ("stand_in", "network"))
+    wanted = record["points"][-1]["sparsity"]["zero_blocks"]
+    for name, W in made.state_dict().items():
+        dense = whole.state_dict()[name]
+        if name not in wanted:
+            assert torch.equal(W, dense)
+            continue
+        kernels = (W if W.dim() == 2 else W.flatten(2)).norm(dim=-1)
+        norms = (dense if W.dim() == 2 else dense.flatten(2)).norm(dim=-1)
+        assert int((kernels == 0).sum()) == wanted[name]
+        if wanted[name]:
+            assert norms[kernels == 0].max() <= norms[kernels > 0].min()
+        assert torch.equal(W[kernels > 0], dense[kernels > 0])
+
+
+def test_what_was_measured_with_weights_that_are_gone_is_not_measured_again(tmp_path, monkeypatch):
+    speed = runpy.run_path(str(FOLDER / "speed.py"))
+    told = speed["main"].__globals__
+    place = tmp_path / "cifar10/paper"
+    place.mkdir(parents=True)
+    usual = read_json(FOLDER / "cifar10/paper/cnn-l0.json")
+    last = usual["points"][-1]
+    bare = {key: value for key, value in last.items() if key != "latency"}
+    for name, point in (("measured", last), ("not", bare), ("kept", last)):
+        write_json(place / f"{name}.json", {**usual, "points": [point]})
+    write_json(place / "other.json", {**usual, "points": [bare], "variant": "decayed"})
+    (place / "kept.sparsepath").write_bytes(b"")
+    asked = []
+    monkeypatch.setitem(told, "HERE", tmp_path)
+    monkeypatch.setitem(told, "measure", lambda last, effort: asked.append(last.name))
+    monkeypatch.setattr("sys.argv", ["speed.py"])
+    speed["main"]()
+    assert asked == ["cifar10/paper/kept", "cifar10/paper/not"]
+    for given, found in (("cifar10", asked[:2]), ("cifar10/paper/not", asked[1:2]), ("svhn", [])):
+        monkeypatch.setattr("sys.argv", ["speed.py", given])
+        asked = []
+        speed["main"]()
+        assert asked == found
+
+
 def test_what_is_known_by_heart_is_counted_over_all_training_images():
     known = runpy.run_path(str(FOLDER / "by_heart.py"))["known"]
 

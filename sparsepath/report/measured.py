@@ -8,6 +8,7 @@ from sparsepath.report.reported import DATA, NETWORKS, title
 from sparsepath.report.tables import percent
 
 BATCHES = ("batch 1", "batch 64")
+STAND_IN = ", stand-in"
 DENSE = ("over dense in sparsepath", "over dense in onnxruntime")
 
 
@@ -24,20 +25,27 @@ def measured(records: Sequence[Record]) -> Table:
             [
                 DATA[record["data"]],
                 NETWORKS[record["network"]],
-                title(record["penalty"], record["variant"]),
+                title(record["penalty"], record["variant"])
+                + (STAND_IN if point["latency"].get("stand_in") else ""),
                 percent(point["sparsity"]["of_blocks"]),
                 f"{point['macs']['speedup']:.2f}",
                 *(_gain(gains[batch], dense) for batch in BATCHES for dense in DENSE),
             ]
         )
     over = [f"{batch}, {dense}" for batch in BATCHES for dense in DENSE]
+    stood = any(row[2].endswith(STAND_IN) for row in rows)
+    said = (
+        " Stand-in: the weights were not kept, and the dense network without its smallest kernels, "
+        "as many in each layer, was measured in their place."
+    )
     where = f" On {' and '.join(sorted(machines))}, one thread." if machines else ""
     return Table(
         "How many times faster the last networks of the paths are in our runtime, measured.",
         ["data", "network", "path", "zero kernels", "MACs fewer", *over],
         rows,
         "Zero kernels in percent. MACs fewer is what zeros would give if time were multiplications."
-        f"{where} Medians of calls that took turns in one process (reproduction/speed.py).",
+        f"{where}{said if stood else ''} Medians of calls that took turns in one process "
+        "(reproduction/speed.py).",
     )
 
 

@@ -100,10 +100,9 @@ class Last:
 def lasts(wanted: Sequence[str]) -> Iterator[Last]:
     """The last point of every path that stands for one of the paper's, in these folders."""
     for path in sorted(HERE.glob("*/paper/*.json")):
-        record = read_json(path)
-        places = {str(place) for place in path.relative_to(HERE).with_suffix("").parents}
-        named = str(path.relative_to(HERE).with_suffix(""))
-        if (wanted and not {named, *places} & {*wanted}) or record["variant"] not in SHOWN:
+        record, place = read_json(path), path.relative_to(HERE).with_suffix("")
+        asked = not wanted or {str(each) for each in (place, *place.parents)} & {*wanted}
+        if not asked or record["variant"] not in SHOWN:
             continue
         start = record.get("start", {"name": record["network"]})["name"]  # old ones do not say
         kept = [path.with_suffix(suffix) for suffix in (".sparsepath", ".safetensors")]

@@ -61,6 +61,7 @@ def test_epsilon_is_where_walks_stood_when_the_papers_stopped(build):
     found = {}
     for record in unstopped(build["records"]("*/paper/*.json")):
         found.setdefault(record["network"], []).append(fit(build["PAPER"], record).epsilon)
+        assert not any(point["converged"] for point in record["points"])
     medians = {network: round(statistics.median(each), 1) for network, each in found.items()}
     assert {network: medians[network] for network in EPSILON} == EPSILON
 

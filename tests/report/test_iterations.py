@@ -14,7 +14,6 @@ def walked(*histories, **about):
     for point, history in zip(found["points"], histories, strict=True):
         point["residuals"] = [{"primal": each, "dual": each / 2} for each in history]
         point["epochs"] = (point["index"] + 1) * (len(history) + 1)
-        point["converged"] = False
     return found
 
 
@@ -67,9 +66,9 @@ def test_the_dual_residual_alone_may_keep_a_point_going():
     assert fit(printed(2), ours).epsilon == 3
 
 
-def test_paths_that_stopped_and_variants_that_stand_for_none_are_left_out():
+def test_paths_that_may_stop_and_variants_that_stand_for_none_are_left_out():
     settled = walked([4, 2, 1], penalty="l1")
-    settled["points"][0]["converged"] = True
+    settled["recipe"] = {"schedule": {"epsilon": 0.3}}
     kept = walked([4, 2, 1])
     others = [walked([4, 2, 1], variant=variant) for variant in ("decayed", "early")]
     assert list(unstopped([settled, kept, *others])) == [kept]

@@ -1,12 +1,12 @@
 """The ADMM iterations that the paper's epochs imply, and the epsilon that would stop ours so."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparsepath.errors import BadInput
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.reported import DATA, NETWORKS, POSITIONS, STANDING, title
+from sparsepath.report.reported import DATA, NETWORKS, STANDING, printed, title
 
 UNREACHED = 0.01
 """The epsilon of the first walks, which no point of them ever came down to."""
@@ -16,7 +16,8 @@ UNREACHED = 0.01
 class Fit:
     """The epsilon at which a path that never stopped early would have come closest to the paper."""
 
-    epsilon: float
+    epsilon: float | None
+    """None where to go on to xi everywhere comes as close"""
     paper: tuple[int, ...]
     """iterations at the points that it reports, and that ours has"""
     ours: tuple[int, ...]
@@ -44,28 +45,26 @@ def stopped(residuals: Sequence[Record], epsilon: float) -> int:
 
 
 def fit(paper: Record, record: Record) -> Fit:
-    """Of all epsilons that would stop this path otherwise, the one with the least squares."""
-    wanted = {
-        round(row["mu0"] * (POSITIONS - 1)): row["epochs"]
-        for row in paper["tables"][record["data"]][record["network"].replace("-", "_")][
-            record["penalty"]
-        ]
-        if not row["baseline"]
+    """Of all epsilons that would stop this path at a reported point, that of least squares."""
+    about = {key: record[key] for key in ("data", "network", "penalty")}
+    points = {point["index"]: point for point in record["points"]}
+    theirs = {
+        side.k: implied(side.k, side.epochs)
+        for side in printed(paper, **about)[1]
+        if side.k is not None and side.k in points
     }
-    points: Mapping[int, Record] = {point["index"]: point for point in record["points"]}
-    theirs = {k: implied(k, epochs) for k, epochs in wanted.items() if k in points}
-
-    def at(epsilon: float) -> dict[int, int]:
-        return {k: stopped(point["residuals"], epsilon) for k, point in points.items()}
 
     def off(epsilon: float) -> int:
-        return sum((at(epsilon)[k] - wanted) ** 2 for k, wanted in theirs.items())
+        return sum(
+            (stopped(points[k]["residuals"], epsilon) - wanted) ** 2 for k, wanted in theirs.items()
+        )
 
-    candidates = {_larger(each) for point in points.values() for each in point["residuals"]}
-    best = min(sorted(candidates), key=off)
-    ours = at(best)
+    never = -1.0
+    reached = {_larger(each) for k in theirs for each in points[k]["residuals"]}
+    best = min([never, *sorted(reached)], key=off)
+    ours = {k: stopped(point["residuals"], best) for k, point in points.items()}
     return Fit(
-        best,
+        None if best == never else best,
         tuple(theirs.values()),
         tuple(ours[k] for k in theirs),
         sum(_epochs(point, ours[k]) for k, point in points.items()),
@@ -102,7 +101,7 @@ def iterations(paper: Record, records: Sequence[Record]) -> Table:
                 title(record["penalty"], record["variant"]),
                 "-".join(map(str, found.paper)),
                 "-".join(map(str, found.ours)),
-                f"{found.epsilon:.2f}",
+                "" if found.epsilon is None else f"{found.epsilon:.2f}",
                 f"{found.epochs} of {found.walked}",
             ]
         )
@@ -114,5 +113,5 @@ def iterations(paper: Record, records: Sequence[Record]) -> Table:
         "At the points that the paper reports. It prints (k + 2) epochs for every iteration and "
         "for the fine-tune; ours have k + 1, and went on to xi = 10 everywhere, epsilon being "
         "0.01. Had they stopped sooner, what followed would have been another walk: this is read "
-        "off the residuals, not walked.",
+        "off the residuals, not walked. No epsilon: none comes closer than to go on to xi.",
     )

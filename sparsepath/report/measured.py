@@ -8,32 +8,31 @@ from sparsepath.report.reported import DATA, NETWORKS, title
 from sparsepath.report.tables import percent
 
 BATCHES = ("batch 1", "batch 64")
-STAND_IN = ", stand-in"
 DENSE = ("over dense in sparsepath", "over dense in onnxruntime")
 
 
 def measured(records: Sequence[Record]) -> Table:
     """The last point of each path whose time was measured, beside the dense network's."""
-    rows, machines = [], set()
+    rows, machines, stood = [], set(), False
     for record in records:
         point = record["points"][-1]
         gains = point.get("latency", {}).get("gains")
         if gains is None:
             continue
         machines.add(str(point["latency"]["machine"]))
+        instead = bool(point["latency"].get("stand_in"))
+        stood |= instead
         rows.append(
             [
                 DATA[record["data"]],
                 NETWORKS[record["network"]],
-                title(record["penalty"], record["variant"])
-                + (STAND_IN if point["latency"].get("stand_in") else ""),
+                title(record["penalty"], record["variant"]) + (", stand-in" if instead else ""),
                 percent(point["sparsity"]["of_blocks"]),
                 f"{point['macs']['speedup']:.2f}",
                 *(_gain(gains[batch], dense) for batch in BATCHES for dense in DENSE),
             ]
         )
     over = [f"{batch}, {dense}" for batch in BATCHES for dense in DENSE]
-    stood = any(row[2].endswith(STAND_IN) for row in rows)
     said = (
         " Stand-in: the weights were not kept, and the dense network without its smallest kernels, "
         "as many in each layer, was measured in their place."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sparsepath.lab.folders import Record
 from sparsepath.report.layout import Table
-from sparsepath.report.reported import DATA, EARLY, NETWORKS, STANDING, ReportedPath, Side, paths
+from sparsepath.report.reported import DATA, EARLY, NETWORKS, SHOWN, ReportedPath, Side, paths
 from sparsepath.report.tables import percent
 
 MISSING = "missing"
@@ -147,7 +147,7 @@ def outcome(paper: Record, records: Sequence[Record]) -> Table:
         for data in DATA
         for network in NETWORKS
         for path in paths(paper, records, data=data, network=network)
-        if path.variant in (*STANDING, EARLY)
+        if path.variant in SHOWN
     ]
     rows = [
         [

@@ -26,6 +26,8 @@ STANDING = MappingProxyType(
 EARLY = "early"
 """The variant from a dense network near the paper's own, so that gains can be compared. What it
 gains is its training's too, not the sparsity's alone."""
+SHOWN = MappingProxyType({**STANDING, EARLY: "early start"})
+"""All that the outcome shows of a path."""
 
 POSITIONS = 20
 """The printed mu is k / 19: a place on a path of 20 points."""
@@ -33,8 +35,7 @@ POSITIONS = 20
 
 def title(penalty: str, variant: str) -> str:
     """What a path is called: its penalty, and what is not the paper's about it."""
-    own = "early start" if variant == EARLY else STANDING.get(variant, variant)
-    return ", ".join(filter(None, (penalty, own)))
+    return ", ".join(filter(None, (penalty, SHOWN.get(variant, variant))))
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,18 @@ def paths(
 def _path(
     paper: Record, record: Record | None, data: str, network: str, penalty: str, variant: str
 ) -> ReportedPath:
-    table = paper["tables"][data][network.replace("-", "_")]
-    blocks = tuple(table["filters_total"])
-    theirs = tuple(_theirs(row, table[penalty][0], blocks) for row in table[penalty])
+    blocks, theirs = printed(paper, data=data, network=network, penalty=penalty)
     ours = {} if record is None else {side.k: side for side in _ours(record, blocks)}
     return ReportedPath(data, network, penalty, variant, blocks, theirs, ours)
+
+
+def printed(
+    paper: Record, *, data: str, network: str, penalty: str
+) -> tuple[tuple[int, ...], tuple[Side, ...]]:
+    """The paper's blocks in every layer, and its points, the dense network first."""
+    table = paper["tables"][data][network.replace("-", "_")]
+    blocks = tuple(table["filters_total"])
+    return blocks, tuple(_theirs(row, table[penalty][0], blocks) for row in table[penalty])
 
 
 def _theirs(row: Record, dense: Record, blocks: tuple[int, ...]) -> Side:

@@ -59,6 +59,14 @@ def test_points_that_the_paper_does_not_report_count_for_epochs_alone():
     assert fit(printed(2, 3), one).epochs == fit(printed(2, 3), other).epochs - 2 * 2
 
 
+def test_where_nothing_comes_closer_than_to_go_on_there_is_no_epsilon():
+    # Any epsilon that stops the second point, which the paper does not report, would be as close.
+    found = fit(printed(3, 3), walked([4, 4, 4], [9, 8, 1], [5, 5, 5]))
+    assert (found.epsilon, found.ours, found.epochs) == (None, (3, 3), found.walked)
+    rows = iterations(printed(3, 3), [walked([4, 4, 4], [9, 8, 1], [5, 5, 5])]).rows
+    assert rows[0][-2:] == ["", "24 of 24"]
+
+
 def test_the_dual_residual_alone_may_keep_a_point_going():
     ours = walked([4, 2, 1])
     for each, dual in zip(ours["points"][0]["residuals"], (5, 3, 3), strict=True):

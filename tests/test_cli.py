@@ -449,6 +449,8 @@ def test_an_experiment_that_is_not_there_or_has_no_data_is_refused(tmp_path):
     assert "no experiment 'mnist'; choose one of cifar10" in refused("reproduce", "mnist")
     said = refused("reproduce", "svhn", "--device", "cpu", "--data", str(tmp_path))
     assert "sparsepath download svhn" in said
+    said = refused("reproduce", "svhn", "--only", "nin-l2", "--device", "cpu")
+    assert "No walk of 'svhn' is called 'nin-l2'" in said
     said = refused("reproduce", "t-test", "--network", "cnn", "--device", "cpu")
     assert "'t-test' has nothing of cnn" in said
 

@@ -39,7 +39,8 @@ def reproduce(
         ),
     ],
     data: Annotated[
-        Path, typer.Option("--data", help="where cifar10, cifar100 and svhn are, or their .npz")
+        Path,
+        typer.Option("--data", help="the folder with cifar10, cifar100, svhn, or cifar10.npz ..."),
     ] = Path("data"),
     folder: Annotated[
         Path, typer.Option("--out", help="where dense networks, paths and records go")
@@ -53,22 +54,25 @@ def reproduce(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", help="the walks whose records have such a name, as 'cnn-l0-5-*'; all if none"
+            "--only", help="walks of this name or pattern, as 'nin-l0-*', once each; all if none"
         ),
     ] = None,
     minutes: Annotated[
         float, typer.Option("--minutes", help="stop then; the same command goes on from there")
     ] = float("inf"),
-    device: Annotated[str, typer.Option("--device", help="a GPU, such as cuda:1")] = "cuda",
+    device: Annotated[str, typer.Option("--device", help="a GPU, such as cuda:1, or cpu")] = "cuda",
     bfloat16: Annotated[
         bool | None,
         typer.Option(
-            "--bfloat16/--float32", help="how networks train; bfloat16 on a GPU unless told"
+            "--bfloat16/--float32",
+            help="what networks train in; bfloat16 on a GPU and float32 on a CPU if not given",
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run the paper's experiments on a GPU: its paths, best mode, the comparisons, the t-test.
+    """Run the paper's experiments: its paths, best mode, the comparisons, the t-test.
+
+    All of them take hours of a GPU; a CPU has time for a few walks.
 
     Whatever is done already is kept, and a stopped walk goes on, on this machine or another.
     """

@@ -130,12 +130,19 @@ def _lacking(references: Iterable[Reference], arena: Arena, folder: Path) -> lis
     found = []
     for reference in references:
         written = folder / f"{reference.name}.json"
+        weights = written.with_suffix(".safetensors")
         if not written.exists():
+            # A kill may leave the weights before their record, but then with a state.
+            if weights.exists() and not state_of(reference.name, folder).exists():
+                raise BadInput(
+                    f"{str(weights)!r} came without its record: put {written.name} beside it, or "
+                    "move it away, since it would be overwritten."
+                )
             found.append(reference)
             continue
         kept = read_json(written)
         check_same(kept, written, recipe=reference.recipe, seed=reference.seed, arena=arena)
-        if not written.with_suffix(".safetensors").exists():
+        if not weights.exists():
             # Not trained again: it would be another network under the same name.
             raise BadInput(
                 f"{str(written)!r} came without its weights: put {reference.name}.safetensors "

@@ -85,12 +85,16 @@ class Engine:
         self.batch = batch
         device = lanes[0].W.device
         captured = device.type == "cuda"
-        self.bfloat16 = lanes[0].images.dtype == torch.bfloat16
+        dtypes = {lane.images.dtype for lane in lanes}
+        if len(dtypes) > 1:
+            found = " and ".join(sorted(map(str, dtypes)))
+            raise BadInput(f"The lanes of an engine store images of one dtype, not of {found}.")
+        self.bfloat16 = dtypes == {torch.bfloat16}
         # Older GPUs emulate it, slower than float32.
         if captured and self.bfloat16 and not torch.cuda.is_bf16_supported(False):
             raise BadInput(
                 f"The GPU {str(device)!r} has no bfloat16: choose a newer one (Ampere or later), "
-                "or train with the plain loop."
+                "or train in float32 (--float32)."
             )
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self._offsets = torch.arange(batch, device=device)

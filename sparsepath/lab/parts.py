@@ -11,6 +11,7 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.comparisons import best_mode, comparisons
 from sparsepath.lab.experiments import FLIPPED, paths, t_test
 from sparsepath.lab.jobs import Job
+from sparsepath.lab.records import trained_in
 from sparsepath.storage import read_json, write_json
 
 EXPERIMENTS = ("cifar10", "best-mode", "comparisons", "cifar100", "svhn", "t-test")
@@ -67,11 +68,16 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
     if not walked:
         return
     found: dict[str, dict[str, list[list[float]]]] = {}
+    devices: dict[str, dict[str, str]] = {}
     for arm, jobs in arms.items():
         for job in jobs:
             for point in walked[job.name]["points"] if job.name in walked else ():
                 figures = [point["sparsity"]["of_blocks"], point["test"]]
                 found.setdefault(arm, {}).setdefault(str(job.start.seed), []).append(figures)
+            if job.name in walked:
+                devices.setdefault(arm, {})[str(job.start.seed)] = " ".join(
+                    trained_in(walked[job.name])
+                )
     # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
     tuned = {
         seed: points[-1][1]
@@ -86,18 +92,27 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
         "dense": statistics.fmean(dense.values()),
         "fine_tuning": tuned,
         "arms": found,
+        "devices": devices,
     }
     write_json(folder.parent / f"{network}-{finetune}.json", record)
 
 
 def gather_pairs(jobs: Sequence[Job], folder: Path) -> None:
-    """Write one record of the pairs from one dense network, and one of those from several."""
+    """Write one record of the pairs from one dense network, and one of those from several.
+
+    What two kinds of device, or two dtypes, made is no pair, and left out.
+    """
     walked = _records(jobs, folder)
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
     for job in jobs:
         if job.name in walked and len(walked[job.name]["points"]) == job.recipe.length:
             pairs.setdefault((job.start.seed, job.seed), {})[job.method] = walked[job.name]
-    whole = {key: pair for key, pair in pairs.items() if len(pair) == 2}
+    # A CPU and a GPU draw other images from one seed: walks of both are no pair.
+    whole = {
+        key: pair
+        for key, pair in pairs.items()
+        if len(pair) == 2 and len({trained_in(record) for record in pair.values()}) == 1
+    }
     for title, wanted in {
         "one dense network": lambda dense: dense == 0,
         "several dense networks": lambda dense: dense > 0,

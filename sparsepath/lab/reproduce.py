@@ -18,6 +18,7 @@ from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
+from sparsepath.lab.jobs import Job
 from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
 from sparsepath.lab.walks import Walk, check_starts, unfinished
 
@@ -35,21 +36,19 @@ class Lab:
     until: float
     bfloat16: bool | None = None
     """None for what is usual on the device"""
+    only: Sequence[str] = ()
+    """patterns, one of which a walk's name must match; any will do if there are none"""
+
+    def wants(self, job: Job) -> bool:
+        """Whether this walk is one of those that were asked for."""
+        return not self.only or any(fnmatch.fnmatch(job.name, each) for each in self.only)
 
     def arena(self, name: str) -> Arena:
         """A data set on the device, every image of the training set for training."""
-        found = [place for place in (self.data / name, self.data / f"{name}.npz") if place.exists()]
-        if not found:
-            remedy = f"fetch it with `sparsepath download {name} --to {self.data / name}`, or name "
-            if self.data.exists() and self.data.name in (name, f"{name}.npz"):
-                remedy = "name "
-            raise BadInput(
-                f"There is neither {name!r} nor {name + '.npz'!r} in {str(self.data)!r}: {remedy}"
-                "the folder around it with --data."
-            )
-        data = load(found[0])
+        place = place_of(self.data, name)
+        data = load(place)
         if PUBLISHED.get(data.name, name) != name:
-            raise BadInput(f"{str(found[0])!r} holds {data.name}, not {name}: move it away.")
+            raise BadInput(f"{str(place)!r} holds {data.name}, not {name}: move it away.")
         return Arena(
             replace(data, name=name),
             self.device,
@@ -84,7 +83,7 @@ class Lab:
         left = [
             (job, place / part.name)
             for part in wanted
-            for job in unfinished(part.jobs, arena, place / part.name)
+            for job in unfinished(filter(self.wants, part.jobs), arena, place / part.name)
         ]
         references = dict.fromkeys(job.start for job, _ in left)
         for part in wanted:
@@ -136,10 +135,9 @@ def reproduce(
         raise BadInput(
             f"The experiments have no network {unknown[0]!r}; choose of {', '.join(NETWORKS)}."
         )
-    if not minutes >= 0:  # NaN is no time either
-        raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
+    checked_minutes(minutes)
     until = time.monotonic() + 60 * minutes
-    lab = Lab(data, folder, device_named(device), until, bfloat16)
+    lab = Lab(data, folder, device_named(device), until, bfloat16, only)
     own, ways = tuple(dict.fromkeys(networks)), tuple(dict.fromkeys(penalties))
     wanted = [
         part
@@ -151,30 +149,44 @@ def reproduce(
             f"The experiment {what!r} has nothing of {', '.join(networks)}: best mode and the "
             f"comparisons are of {' and '.join(COMPARED)}, the t-test is of nin."
         )
-    if only:
-        wanted = _only(only, wanted)
-    return all(lab.walk(list(group)) for _, group in groupby(wanted, key=lambda part: part.data))
-
-
-def _only(patterns: Sequence[str], wanted: Sequence[Part]) -> list[Part]:
-    """What of these parts has one of these names."""
-    for pattern in patterns:
-        names = [job.name for part in wanted for job in part.jobs]
+    names = [job.name for part in wanted for job in part.jobs]
+    for pattern in only:
         if not fnmatch.filter(names, pattern):
             raise BadInput(
-                f"No walk here is called {pattern!r}; there are {len(names)}, from {names[0]} to "
-                f"{names[-1]}."
+                f"No walk of {what!r} is called {pattern!r}: give a name or a pattern, as "
+                f"{names[0]!r} or '{own[0]}-*'."
             )
-    found = []
-    for part in wanted:
-        jobs = [job for job in part.jobs if any(fnmatch.fnmatch(job.name, p) for p in patterns)]
-        if jobs:
-            found.append(replace(part, jobs=jobs))
-    return found
+    groups = [list(group) for _, group in groupby(wanted, key=lambda part: part.data)]
+    asked = [group for group in groups if any(lab.wants(job) for p in group for job in p.jobs)]
+    for group in asked:
+        place_of(data, group[0].data)  # all are there before the first takes its hours
+    return all(lab.walk(group) for group in asked)
+
+
+def place_of(folder: Path, name: str) -> Path:
+    """Where a data set lies in this folder: one file, or a folder of its own."""
+    # The file first: results may lie in a folder of that name.
+    for place in (folder / f"{name}.npz", folder / name):
+        if place.exists():
+            return place
+    remedy = f"fetch it with `sparsepath download {name} --to {folder / name}`, or name "
+    if folder.exists() and folder.name in (name, f"{name}.npz"):
+        remedy = "name "
+    raise BadInput(
+        f"There is neither {name!r} nor {name + '.npz'!r} in {str(folder)!r}: {remedy}"
+        "the folder around it with --data."
+    )
+
+
+def checked_minutes(minutes: float) -> float:
+    """A time to stop at: zero or more, and infinity for none."""
+    if not minutes >= 0:  # NaN is no time either
+        raise BadInput(f"minutes must be zero or more, not {minutes!r}.")
+    return minutes
 
 
 def device_named(name: str) -> torch.device:
-    """A GPU, made the current one, on which streams and graphs are; or the CPU, for tests."""
+    """A GPU, made the current one, on which streams and graphs are; or the CPU, a plain loop."""
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -184,7 +196,8 @@ def device_named(name: str) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type != "cuda" or not count:
         raise BadInput(
-            f"There is no GPU for device {name!r}; these experiments need one of NVIDIA's."
+            f"There is no GPU for device {name!r}: these experiments want one of NVIDIA's; "
+            "cpu does a few walks of them, slowly."
         )
     if device.index is not None:
         if device.index >= count:

@@ -322,6 +322,9 @@ def test_every_lane_decays_by_its_own() -> None:
 def test_an_engine_without_lanes_and_a_lane_of_unknown_weights_are_refused() -> None:
     with pytest.raises(BadInput, match="at least one lane"):
         Engine([])
+    lanes = [lane_and_twin(dtype=dtype)[0] for dtype in (torch.float32, torch.bfloat16)]
+    with pytest.raises(BadInput, match=r"of one dtype, not of torch.bfloat16 and torch.float32"):
+        Engine(lanes)
     with pytest.raises(BadInput, match="no parameters"):
         Lane(DigitNet(), sparsified=["conv9.weight"], example=torch.zeros(1, 4, 4, 1), steps=1)
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -310,6 +311,8 @@ def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
         return len(asked) % 4 > 0
 
     monkeypatch.setattr(reproduce.Lab, "walk", walk)
+    for name in experiments.FLIPPED:
+        (tmp_path / f"{name}.npz").touch()
     ask = partial(reproduce.reproduce, data=tmp_path, folder=tmp_path, device="cpu")
     assert not ask("all")
     first = ["cifar10/paper", "cifar10/best-mode/walked", "cifar10/comparisons/walked"]
@@ -328,6 +331,7 @@ def test_a_network_that_is_named_twice_is_walked_once(
     names: list[str] = []
     record = lambda self, wanted: bool(names.extend(job.name for p in wanted for job in p.jobs))
     monkeypatch.setattr(reproduce.Lab, "walk", record)
+    (tmp_path / "svhn.npz").touch()
     ask = partial(reproduce.reproduce, "svhn", data=tmp_path, folder=tmp_path, device="cpu")
     ask(networks=["nin", "nin"], penalties=["l1", "l0", "l1"])
     assert sorted(names) == ["nin-l0", "nin-l1"]
@@ -346,8 +350,42 @@ def test_only_the_walks_that_are_named_are_walked_and_all_that_are_there_are_gat
         "l0": {"0", "1"},
         "ssl": {"1"},
     }
-    with pytest.raises(BadInput, match=r"No walk here is called 'l0-2-0'; there are \d+, from dig"):
+    wrong = (
+        "No walk of 'comparisons' is called 'l0-2-0': give a name or a pattern, as 'digit-net-l0"
+    )
+    with pytest.raises(BadInput, match=re.escape(wrong)):
         run("comparisons", folder, only=["digit-net-l0-2-0", "l0-2-0"])
+    # Records that are not asked for are still looked at before a dense network is trained anew.
+    shutil.rmtree(folder / "out/cifar10/dense")
+    with pytest.raises(BadInput, match="was walked from another network than"):
+        run("comparisons", folder, only=["digit-net-l0-4-0"])
+
+
+def test_only_the_data_sets_of_the_walks_that_are_named_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(reproduce.Lab, "walk", lambda self, group: not asked.append(group[0].data))
+    ask = partial(reproduce.reproduce, "all", data=tmp_path, folder=tmp_path, device="cpu")
+    for name in ("cifar10", "cifar100"):
+        (tmp_path / f"{name}.npz").touch()
+    with pytest.raises(BadInput, match=r"There is neither 'svhn' nor 'svhn\.npz'"):
+        ask()
+    assert not asked, "before any takes its hours"
+    assert ask(only=["low-rank-nin-*-short"])
+    assert asked == ["cifar10", "cifar100"]
+
+
+def test_walks_of_a_cpu_and_of_a_gpu_are_no_pair(folder: Path) -> None:
+    assert run("t-test", folder)
+    place = folder / "out/cifar10/t-test"
+    other = place / "walked/digit-net-l0-0-1.json"
+    record = json.loads(other.read_text())
+    for changed in ({"dtype": "bfloat16"}, {"machine": {"device": "NVIDIA H200"}}):
+        other.write_text(json.dumps({**record, **changed}))
+        (place / "one-dense-network.json").unlink(missing_ok=True)
+        assert run("t-test", folder)
+        assert not (place / "one-dense-network.json").exists(), "one pair of two is left"
 
 
 def test_networks_train_in_bfloat16_on_a_cpu_if_told(folder: Path) -> None:
@@ -370,6 +408,8 @@ def test_networks_train_in_bfloat16_on_a_cpu_if_told(folder: Path) -> None:
     primal, other = (record["points"][0]["residuals"][0]["primal"] for record in (halved, plain))
     assert primal != other
     assert primal == pytest.approx(other, rel=0.05)
+    gathered = json.loads((folder / "out/cifar10/comparisons/digit-net-2.json").read_text())
+    assert gathered["devices"] == {"l0": {"0": "cpu float32"}}
 
 
 def test_an_early_start_is_walked_by_the_usual_settings_over_the_short_range(

@@ -429,6 +429,58 @@ def test_a_dense_reference_whose_one_step_breaks_it_is_not_written(tmp_path: Pat
     assert not list(tmp_path.glob("digit-net*"))
 
 
+def test_dense_weights_without_their_record_are_not_overwritten(tmp_path: Path) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    assert train_dense([START], arena, tmp_path)
+    weights = tmp_path / "digit-net.safetensors"
+    kept = weights.read_bytes()
+    (tmp_path / "digit-net.json").unlink()
+    with pytest.raises(BadInput, match=r"came without its record: put digit-net.json beside it"):
+        train_dense([START], arena, tmp_path)
+    assert weights.read_bytes() == kept
+
+
+def test_weights_that_a_kill_left_before_their_record_are_trained_to_their_end(
+    tmp_path: Path,
+) -> None:
+    arena = Arena(tiny_data(), CPU, flip=False)
+    assert not train_dense([START], arena, tmp_path, until=0.0)
+    cycle = dense_networks.Cycle(START, arena, tmp_path)
+    cycle.fill()
+    cycle.done(1.0)
+    cycle.write()
+    (tmp_path / "digit-net.safetensors").write_bytes(b"half of what a kill left")
+    assert train_dense([START], arena, tmp_path)
+    assert read_json(tmp_path / "digit-net.json")["dtype"] == "float32"
+
+
+def test_a_record_too_old_to_name_its_images_is_of_the_real_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = replace(tiny_data(), name="cifar10")
+    final, choosing = (Arena(named, CPU, flip=False, final=each) for each in (True, False))
+    recipe = START.recipe
+    kept = {"seed": 0, "recipe": recipe.plain(), **records.images_of(final)}
+    del kept["images"]
+    check = partial(records.check_same, path=Path("old.json"), recipe=recipe, seed=0)
+    with pytest.raises(BadInput, match=f"made with images {records.FINAL_IMAGES['cifar10']}, not"):
+        check(kept, arena=final)
+    monkeypatch.setattr(records, "FINAL_IMAGES", {"cifar10": final.digest})
+    check(kept, arena=final)
+    check({**kept, "training_images": len(choosing.padded)}, arena=choosing)
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("NVIDIA H200", "bfloat16"), ("cpu", "float32")])
+def test_a_walk_taken_up_that_is_too_old_to_say_its_dtype_is_told_it(
+    device: str, dtype: str
+) -> None:
+    kept = {"machine": {"device": device}, "points": []}
+    other = Arena(tiny_data(), CPU, flip=False, bfloat16=dtype == "float32")
+    found = records.taken_up(kept, other, points=0)
+    assert found["dtype"] != dtype
+    assert found["earlier"][0]["dtype"] == dtype
+
+
 def test_a_dense_record_without_its_weights_is_refused_and_kept(tmp_path: Path) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     assert train_dense([START], arena, tmp_path)
@@ -592,7 +644,8 @@ def test_a_dense_reference_trained_on_elsewhere_says_where_and_how_long(
 ) -> None:
     arena = Arena(tiny_data(), CPU, flip=False)
     with monkeypatch.context() as patched:
-        patched.setattr(records, "circumstances", lambda device: {"machine": "another"})
+        another = {"machine": {"device": "another"}}
+        patched.setattr(records, "circumstances", lambda device: another)
         cycle = dense_networks.Cycle(START, arena, tmp_path)
         cycle.fill()
         cycle._began -= 1000
@@ -600,8 +653,8 @@ def test_a_dense_reference_trained_on_elsewhere_says_where_and_how_long(
         cycle.write()
     assert train_dense([START], arena, tmp_path)
     record = read_json(tmp_path / "digit-net.json")
-    assert record["earlier"] == [{"epochs": 1, "machine": "another"}]
-    assert record["machine"] != "another"
+    assert record["earlier"] == [{"epochs": 1, **another}]
+    assert record["machine"] != another["machine"]
     assert record["seconds_side_by_side"] > 1000
 
 

@@ -45,10 +45,18 @@ def targets(model: nn.Module, partition: Partition, layers: Layers = None) -> tu
 
 def _cut(partition: Partition, layer: nn.Module) -> Blocks | BadInput | None:
     """The layer's blocks, or why it has none, which matters only if the layer is chosen."""
+    if getattr(layer, "weight", None) is None:
+        return None  # not a layer: a partition of the user's own need not know of such
     try:
-        return partition(layer)
+        found: object = partition(layer)
     except BadInput as refusal:
         return refusal
+    if found is not None and not isinstance(found, Blocks):
+        return BadInput(
+            f"{spoken(partition)} gave {found!r} for a {type(layer).__name__}: a partition gives "
+            "Blocks, or None to leave a layer alone."
+        )
+    return found
 
 
 def _chosen(model: nn.Module, layers: Layers, names: list[str]) -> list[str]:

@@ -45,7 +45,10 @@ def mu_range(
         )
     critical = sorted(pair for name in admm.W for pair in _critical_mus(admm, name))
     if not critical:
-        raise BadInput("Every block of this model is zero: there is no path to walk.")
+        raise BadInput(
+            "Every block of this model is zero, or too small to have a norm: there is no path to "
+            "walk."
+        )
     mu_min, mu_max = (_quantile(critical, share) for share in reach)
     return [mu_max] if mu_min == mu_max else log_spaced(mu_min, mu_max, points)
 
@@ -63,6 +66,10 @@ def _critical_mus(admm: ADMM, name: str, sample: int = 200) -> list[tuple[float,
     blocks, penalty = admm.blocks[name], admm.penalties[name]
     assert isinstance(penalty, Radial)
     norm = blocks.norms(admm.W[name].detach()).flatten()
+    if not norm.isfinite().all():
+        raise BadInput(
+            f"{name!r} has blocks whose norm is no finite number: there is no path from them."
+        )
     living = norm.argsort()[int((norm == 0).sum()) :]
     # In float64: float32 would round the last of many million ranks past the end.
     ranks = torch.linspace(

@@ -1,11 +1,13 @@
 """Which layers are sparsified: by name pattern, type or predicate, and what is refused."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from sparsepath import ADMM, L0, BadInput, kernels, sparsity, tiles
+from sparsepath import ADMM, L0, BadInput, Blocks, kernels, sparsity, tiles
 from sparsepath.layers import Layers, targets
 
 
@@ -34,6 +36,24 @@ def test_layers_are_chosen_by_pattern_type_or_predicate(layers: Layers, names: l
 def test_a_model_may_be_a_layer_itself() -> None:
     (target,) = targets(nn.Linear(2, 3), kernels)
     assert target.name == "weight"
+
+
+def test_a_partition_of_ones_own_is_asked_about_nothing_without_a_weight() -> None:
+    asked = []
+
+    def whole(layer: nn.Module) -> Blocks:
+        asked.append(type(layer))
+        shape = layer.get_parameter("weight").shape
+        return Blocks(tuple((length,) for length in shape), tuple(range(len(shape))))
+
+    assert len(targets(network(), whole, [nn.Conv2d, nn.Linear])) == 3
+    assert nn.Sequential not in asked
+
+
+def test_a_partition_that_gives_no_blocks_is_refused() -> None:
+    seven: Any = lambda layer: 7
+    with pytest.raises(BadInput, match="gave 7 for a Linear: a partition gives Blocks, or None"):
+        targets(nn.Linear(2, 3), seven)
 
 
 def test_only_chosen_layers_must_divide_into_tiles() -> None:

@@ -109,6 +109,15 @@ def test_a_model_of_zeros_has_no_path() -> None:
         mu_range(ADMM(layer, L0(), rho=1.0))
 
 
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 1e25])
+def test_weights_without_a_finite_norm_have_no_path(weight: float) -> None:
+    layer = nn.Conv2d(2, 3, 3)
+    with torch.no_grad():
+        layer.weight[1, 1] = weight
+    with pytest.raises(BadInput, match="'weight' has blocks whose norm is no finite number"):
+        mu_range(ADMM(layer, L0(), rho=1.0))
+
+
 @pytest.mark.parametrize("reach", [(0.9, 0.1), (0.5, 0.5), (-0.1, 0.5), (0.1, 1.1)])
 def test_a_reach_that_goes_nowhere_is_refused(reach: tuple[float, float]) -> None:
     with pytest.raises(BadInput, match="from a share of the blocks to a larger one, not"):

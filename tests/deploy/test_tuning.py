@@ -510,3 +510,21 @@ def test_convolutions_that_have_no_kernels_are_tuned_around(axes, tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(runtime(images), model(images))
     assert f"its input has {axes + 2} axes" in str(runtime.report())
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (
+            "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: A\n\nmodel\t: 9\nmodel name : B\n",
+            "A (family 26, model 2)",
+        ),
+        ("model name\t: A: B\n", "A: B"),
+        ("processor : 0\nFeatures : fp\n", "what platform says"),
+    ],
+)
+def test_processors_of_one_name_are_told_apart(said, named, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(said)
+    monkeypatch.setattr(stamp, "Path", lambda place: tmp_path / "cpuinfo")
+    monkeypatch.setattr(stamp.platform, "processor", lambda: "what platform says")
+    assert f" {named}, " in stamp.machine()

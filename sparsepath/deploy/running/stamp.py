@@ -29,13 +29,19 @@ def stamp() -> dict[str, str]:
 
 
 def machine() -> str:
-    """The processor, as far as times depend on it."""
+    """The processor, as far as times depend on it.
+
+    A cloud may call several generations by one name: on x86 family and model tell them apart.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     except OSError:
-        names = []
-    name = names[0] if names else platform.processor()
+        lines = []
+    said = [(key.strip(), value.strip()) for key, _, value in (x.partition(":") for x in lines)]
+    first = dict(reversed(said))  # of the first core
+    name = first.get("model name", platform.processor())
+    if "cpu family" in first and "model" in first:
+        name += f" (family {first['cpu family']}, model {first['model']})"
     return f"{platform.machine()} {name}, {os.cpu_count()} cores"
 
 

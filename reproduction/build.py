@@ -2,19 +2,20 @@
 
     python reproduction/build.py
 
-`<data>/paper/*.json` are the paths in paper mode. `<data>/comparisons/*.json` say what other
-methods do from the same dense networks: `arms` (arm, seed, points of zero share and accuracy),
-`dense`, `fine_tuning` by seed, and the epochs of a `finetune`; so do those of `<data>/best-mode`,
-which have l0 alone. `<data>/t-test/*.json` are the pairs
-of Appendix A under a `title`.
+It deletes what else lies in those folders. `<data>/paper/*.json` are the paths in paper mode.
+`<data>/comparisons/*.json` say what other methods do from the same dense networks: `arms` (arm,
+seed, points of zero share and accuracy), `dense`, `fine_tuning` by seed, and the epochs of a
+`finetune`; so do those of `<data>/best-mode`, which have l0 alone. `<data>/t-test/*.json` are the
+pairs of Appendix A under a `title`.
 """
 
+import argparse
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsepath.errors import BadInput
+from sparsepath.errors import BadInput, as_script
 from sparsepath.report.arms import arms_table
 from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
@@ -50,8 +51,10 @@ def tables() -> Mapping[str, Table]:
         for network in NETWORKS:
             made[f"{data}-{network}"] = appendix(PAPER, walked, data=data, network=network)
         for part, record in arms_of(data):
+            # A call that was stopped may have gathered others than l0 alone.
+            against = "l0" if "l0" in record["arms"] else next(iter(record["arms"]))
             made[_named(part, record)] = arms_table(
-                record["arms"], title=_titled(part, record), against="l0"
+                record["arms"], title=_titled(part, record), against=against
             )
     trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
     return {**made, "t-test": t_test(PAPER, trials)}
@@ -90,6 +93,7 @@ def arms_of(data: str) -> list[tuple[str, dict[str, Any]]]:
         (part, record)
         for part in ("best-mode", "comparisons")
         for record in records(f"{data}/{part}/*.json")
+        if record["arms"]
     ]
 
 
@@ -117,6 +121,7 @@ def _place(record: dict[str, Any]) -> tuple[int, int, str]:
 
 def main() -> None:
     """Write all of them, and delete what no record gives any more."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     written, made = set(), tables()
     readme = HERE / "README.md"
     if readme.exists():
@@ -137,4 +142,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_script(main)

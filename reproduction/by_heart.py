@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from sparsepath.deploy import load as load_artifact
+from sparsepath.errors import as_script
 from sparsepath.lab.data import Data, load, normalise
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.records import network_of
@@ -54,4 +55,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_script(main)

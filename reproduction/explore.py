@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from sparsepath.errors import as_script
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.comparisons import LONG, arms, best, best_reference, growing
 from sparsepath.lab.data import load
@@ -24,7 +25,7 @@ from sparsepath.lab.experiments import FLIPPED, NETWORKS, paper, reference
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.recipes import DENSE, DenseRecipe, PathRecipe
 from sparsepath.lab.records import check_same
-from sparsepath.lab.reproduce import device_named
+from sparsepath.lab.reproduce import checked_minutes, device_named, place_of
 from sparsepath.lab.starts import Reference
 from sparsepath.lab.walks import check_starts, unfinished, walk_paths
 from sparsepath.path import Schedule
@@ -373,15 +374,20 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
 def main() -> None:
     """Answer the questions that were asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("questions", nargs="+", choices=QUESTIONS, metavar="QUESTION")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--device", default="cuda")
+    listed = f"of {', '.join(QUESTIONS)}"
+    parser.add_argument("questions", nargs="+", choices=QUESTIONS, metavar="QUESTION", help=listed)
+    parser.add_argument("--data", type=Path, required=True, help="where cifar10 or cifar10.npz is")
+    parser.add_argument("--out", type=Path, required=True, help="where records and weights go")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop then")
+    parser.add_argument("--device", default="cuda", help="a GPU, or cpu")
     asked = parser.parse_args()
+    checked_minutes(asked.minutes)
     until = time.monotonic() + 60 * asked.minutes
     questions = [QUESTIONS[name]() for name in asked.questions]
-    for data in dict.fromkeys(question.data for question in questions):
+    sets = dict.fromkeys(question.data for question in questions)
+    for data in sets:
+        place_of(asked.data, data)  # all are there before the first takes its time
+    for data in sets:
         # Few networks would leave a GPU idle: all that one data set answers is asked at once.
         question = together(*(each for each in questions if each.data == data))
         answer(question, asked.data, asked.out, device=asked.device, until=until)
@@ -397,7 +403,7 @@ def answer(
     held_out: int = HELD_OUT,
 ) -> None:
     """Train every candidate as far as time allows, and print how it was judged."""
-    loaded = load(data / f"{question.data}.npz", validation=held_out)
+    loaded = load(place_of(data, question.data), validation=held_out)
     arena = Arena(
         replace(loaded, name=question.data), device_named(device), flip=FLIPPED[question.data]
     )
@@ -426,4 +432,4 @@ def answer(
 
 
 if __name__ == "__main__":
-    main()
+    as_script(main)

@@ -16,7 +16,7 @@ import torch
 
 from sparsepath import kernels
 from sparsepath.deploy import load, save
-from sparsepath.errors import BadInput
+from sparsepath.errors import BadInput, as_script
 from sparsepath.lab.models import Network
 from sparsepath.lab.records import network_of
 from sparsepath.storage import read_json
@@ -71,10 +71,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("weights", nargs="+", type=Path)
     for weights in parser.parse_args().weights:
+        if not weights.exists():
+            raise BadInput(f"There is no {str(weights)!r}: name weights of a walk.")
         before = weights.stat().st_size
         packed = pack(weights)
         print(f"{packed}: {packed.stat().st_size:,} of {before:,} bytes", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    as_script(main)

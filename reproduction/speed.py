@@ -11,8 +11,9 @@ worth: beside the networks themselves, where those are kept.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,16 @@ from sparsepath.deploy.files.opened import of_model
 from sparsepath.deploy.measuring.sides import Effort, Side, Subject, sides
 from sparsepath.deploy.measuring.timing import Speed
 from sparsepath.deploy.running.stamp import machine
+from sparsepath.errors import BadInput, as_script, checked_number
 from sparsepath.lab.deploy_record import MANY, ONE, latency
 from sparsepath.lab.records import network_of
-from sparsepath.report.reported import EARLY, STANDING
+from sparsepath.report.reported import SHOWN
 from sparsepath.storage import read_json, write_json
 
 HERE = Path(__file__).parent
 RUNTIMES = ("sparsepath", "onnxruntime")
 BATCHES = (ONE, MANY)
 IMAGES = torch.randn(MANY, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-SHOWN = (*STANDING, EARLY)
 
 
 def network(record: dict[str, Any], weights: Path) -> nn.Module:
@@ -86,44 +87,69 @@ class Last:
         """Where it is, from this folder on."""
         return str(self.path.relative_to(HERE).with_suffix(""))
 
-    def subjects(self, *kinds: str) -> dict[str, Subject]:
-        """The networks of these kinds, to be measured beside each other."""
-        made = {
-            "dense": lambda: network(self.record, self.dense),
-            "sparse": lambda: network(self.record, self.weights or self.dense),
-            "stand-in": lambda: stand_in(self.record, self.dense),
+    def sides(self, effort: Effort, *, stand_ins: bool) -> dict[str, Side]:
+        """The dense network, the sparse one if it is kept, and the stand-in, taking turns."""
+        models = {"dense": (network(self.record, self.dense), self.dense)}
+        if self.weights is not None:
+            models["sparse"] = network(self.record, self.weights), self.weights
+        if stand_ins:
+            models["stand-in"] = stand_in(self.record, self.dense), self.dense
+        subjects = {
+            kind: Subject(of_model(model), file.stat().st_size)
+            for kind, (model, file) in models.items()
         }
-        size = (self.weights or self.dense).stat().st_size
-        return {kind: Subject(of_model(made[kind]()), size) for kind in kinds}
+        return sides(subjects, IMAGES, BATCHES, effort)
 
 
-def lasts(wanted: Sequence[str]) -> Iterator[Last]:
-    """The last point of every path that stands for one of the paper's, in these folders."""
+def lasts(wanted: Sequence[str]) -> list[Last]:
+    """The last points of all paths that the outcome shows, or of those in these places."""
+    found = []
     for path in sorted(HERE.glob("*/paper/*.json")):
-        record, place = read_json(path), path.relative_to(HERE).with_suffix("")
-        asked = not wanted or {str(each) for each in (place, *place.parents)} & {*wanted}
-        if not asked or record["variant"] not in SHOWN:
-            continue
+        record = read_json(path)
         start = record.get("start", {"name": record["network"]})["name"]  # old ones do not say
         kept = [path.with_suffix(suffix) for suffix in (".sparsepath", ".safetensors")]
         weights = next((file for file in kept if file.exists()), None)
-        dense = HERE / record["data"] / "dense" / f"{start}.safetensors"
-        yield Last(path, record, dense, weights)
+        if record["variant"] in SHOWN:
+            dense = HERE / record["data"] / "dense" / f"{start}.safetensors"
+            found.append(Last(path, record, dense, weights))
+    for place in wanted:
+        if not any(_lies_in(last, place) for last in found):
+            raise BadInput(
+                f"No path here is {place!r}: give a folder, as cifar10, or a record, as "
+                "cifar10/paper/cnn-l0."
+            )
+    return [x for x in found if not wanted or any(_lies_in(x, place) for place in wanted)]
+
+
+def _lies_in(last: Last, place: str) -> bool:
+    return f"{last.name}/".startswith(f"{place}/")
 
 
 def measure(last: Last, effort: Effort) -> None:
     """Write into its record how much faster the last point, or its stand-in, is."""
-    point = last.record["points"][-1]
-    kind = "stand-in" if last.weights is None else "sparse"
-    found = sides(last.subjects("dense", kind), IMAGES, BATCHES, effort)
-    file = "a stand-in" if last.weights is None else last.weights.name
+    point, instead = last.record["points"][-1], last.weights is None
+    kind = "stand-in" if instead else "sparse"
+    found = last.sides(effort, stand_ins=instead)
+    file = kind if last.weights is None else last.weights.name
     point["latency"] = {
         **latency(found["dense"], found[kind], effort, file),
         "gains": by_batch(found, kind),
-        "stand_in": last.weights is None,
+        "stand_in": instead,
     }
     write_json(last.path, last.record)
     print(last.name, point["latency"]["gains"], flush=True)
+
+
+def compare(several: Sequence[Last], effort: Effort, written: Path) -> None:
+    """Write down what stand-ins gain beside the networks that they stand for."""
+    gained = {}
+    for last in several:
+        if last.weights is not None:
+            found = last.sides(effort, stand_ins=True)
+            gained[last.name] = {kind: by_batch(found, kind) for kind in ("sparse", "stand-in")}
+            print(last.name, gained[last.name], flush=True)
+    about = {"machine": machine(), "threads": effort.threads, "seconds": effort.seconds}
+    write_json(written, {**about, "gains": gained})
 
 
 def by_batch(found: Mapping[str, Side], kind: str) -> dict[str, dict[str, float]]:
@@ -133,28 +159,24 @@ def by_batch(found: Mapping[str, Side], kind: str) -> dict[str, dict[str, float]
 
 def main() -> None:
     """Measure the last points, or what their stand-ins are worth."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", nargs="*", help="folders or records; all if none is given")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--stand-ins", type=Path, metavar="FILE")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("paths", nargs="*", help="as cifar10, or cifar10/paper/cnn-l0; all if none")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of calls, at each batch")
+    parser.add_argument("--stand-ins", type=Path, metavar="FILE", help="what they are worth")
     given = parser.parse_args()
-    effort = Effort(seconds=given.seconds, names=RUNTIMES, memory=False)
-    compared = {}
-    for last in lasts(given.paths):
-        if given.stand_ins is not None:
-            if last.weights is not None:
-                found = sides(last.subjects("dense", "sparse", "stand-in"), IMAGES, BATCHES, effort)
-                compared[last.name] = {
-                    kind: by_batch(found, kind) for kind in ("sparse", "stand-in")
-                }
-                print(last.name, compared[last.name], flush=True)
-        elif last.weights is not None or "latency" not in last.record["points"][-1]:
-            # What was measured while its weights were there stays.
-            measure(last, effort)
+    seconds = checked_number("--seconds", given.seconds)
+    if find_spec("onnxruntime") is None:
+        raise BadInput("The dense networks run in onnxruntime too: pip install '.[onnx]' first.")
+    effort = Effort(seconds=seconds, names=RUNTIMES, memory=False)
+    several = lasts(given.paths)
     if given.stand_ins is not None:
-        about = {"machine": machine(), "threads": effort.threads, "seconds": effort.seconds}
-        write_json(given.stand_ins, {**about, "gains": compared})
+        compare(several, effort, given.stand_ins)
+        return
+    for last in several:
+        # What was measured while its weights were there stays.
+        if last.weights is not None or "latency" not in last.record["points"][-1]:
+            measure(last, effort)
 
 
 if __name__ == "__main__":
-    main()
+    as_script(main)

@@ -1,6 +1,8 @@
 """The one exception for bad input: a sentence that quotes what was given and says what to do."""
 
 import math
+import sys
+from collections.abc import Callable
 from numbers import Real
 
 
@@ -31,3 +33,12 @@ def checked_count(name: str, value: object, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise BadInput(f"{name} must be a whole number of at least {least}, not {value!r}.")
     return value
+
+
+def as_script(main: Callable[[], None]) -> None:
+    """Run a script of this repository: bad input is one sentence on stderr, and exit code 2."""
+    try:
+        main()
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -3,6 +3,8 @@
 import runpy
 import shutil
 import statistics
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,7 +62,8 @@ def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(
 def test_epsilon_is_where_walks_stood_when_the_papers_stopped(build):
     found = {}
     for record in unstopped(build["records"]("*/paper/*.json")):
-        found.setdefault(record["network"], []).append(fit(build["PAPER"], record).epsilon)
+        epsilon = fit(build["PAPER"], record).epsilon
+        found.setdefault(record["network"], []).extend(() if epsilon is None else (epsilon,))
         assert not any(point["converged"] for point in record["points"])
     medians = {network: round(statistics.median(each), 1) for network, each in found.items()}
     assert {network: medians[network] for network in EPSILON} == EPSILON
@@ -111,7 +114,8 @@ def test_the_committed_figures_are_those_that_the_records_give(build):
     assert names == {f"{name}.png" for name in build["figures"]()}
 
 
-def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
+def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["build.py"])
     pytest.importorskip("matplotlib")
     for name in ("build.py", "paper.json"):
         shutil.copy(FOLDER / name, tmp_path / name)
@@ -144,8 +148,9 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     assert "old" not in page
     assert "| CIFAR-10 | NIN | l1 | (90.71) | missing (33.4) |" in page
     readme.write_text("<!-- table income -->\n<!-- end -->")
-    with pytest.raises(BadInput, match="names a table 'income'; there are summary, outcome"):
+    with pytest.raises(SystemExit):
         runpy.run_path(str(tmp_path / "build.py"), run_name="__main__")
+    assert "names a table 'income'; there are summary, outcome" in capsys.readouterr().err
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         "cifar10-best-mode-nin-60.png",
         "cifar10-comparisons-nin-40.png",
@@ -165,6 +170,44 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path):
     assert "one net" in made["t-test.tex"]
 
 
+def test_a_comparison_without_l0_yet_is_drawn_and_one_without_arms_is_left_out(tmp_path):
+    shutil.copy(FOLDER / "build.py", tmp_path)
+    shutil.copy(FOLDER / "paper.json", tmp_path)
+    about = {"data": "cifar10", "network": "cnn", "dense": 0.9, "fine_tuning": {}}
+    late = {"gradual-late": {"0": [[0.5, 0.89], [0.9, 0.85]]}}
+    for finetune, arms in ((5, late), (40, {})):
+        record = {**about, "finetune": finetune, "arms": arms}
+        write_json(tmp_path / f"cifar10/comparisons/cnn-{finetune}.json", record)
+    made = runpy.run_path(str(tmp_path / "build.py"))["tables"]()
+    compared = [name for name in made if "comparisons" in name]
+    assert compared == ["cifar10-comparisons-cnn-5"]
+    assert [row[0] for row in made[compared[0]].rows] == ["gradual-late"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (["build.py", "--nonsense"], "unrecognized arguments"),
+        (["speed.py", "nonsense"], "No path here is 'nonsense'"),
+        (["explore.py", "cifar100", "--data", "nowhere", "--out", "x"], "neither 'cifar100' nor"),
+        (
+            ["explore.py", "svhn", "--data", ".", "--out", "x", "--minutes", "nan"],
+            "minutes must be zero or more, not nan",
+        ),
+        (["pack.py", "nowhere.safetensors"], "There is no 'nowhere.safetensors': name weights"),
+    ],
+)
+def test_a_script_answers_what_is_asked_wrongly_in_a_sentence(call, said, tmp_path):
+    script = str(FOLDER / call[0])
+    done = subprocess.run(
+        [sys.executable, script, *call[1:]], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_question_of_settings_names_each_of_its_candidates_once():
     for ask in runpy.run_path(str(FOLDER / "explore.py"))["QUESTIONS"].values():
         question = ask()
@@ -178,7 +221,12 @@ def test_questions_of_one_data_set_are_asked_at_once(tmp_path, monkeypatch):
     answer = lambda question, *places, **how: asked.append(question)
     monkeypatch.setitem(explore["main"].__globals__, "answer", answer)
     names = ["ramped-cnn", "cifar100", "holed-cnn", "ramped-cnn"]
-    monkeypatch.setattr("sys.argv", ["explore.py", *names, "--data", "d", "--out", "o"])
+    (tmp_path / "cifar10.npz").touch()
+    monkeypatch.setattr("sys.argv", ["explore.py", *names, "--data", str(tmp_path), "--out", "o"])
+    with pytest.raises(BadInput, match="There is neither 'cifar100' nor"):
+        explore["main"]()
+    assert not asked, "all data sets are looked for before the first question is asked"
+    (tmp_path / "cifar100").mkdir()
     explore["main"]()
     ramped, hundred, holed, _ = (explore["QUESTIONS"][name]() for name in names)
     assert [question.data for question in asked] == ["cifar10", "cifar100"]
@@ -358,11 +406,23 @@ def test_what_was_measured_with_weights_that_are_gone_is_not_measured_again(tmp_
     monkeypatch.setattr("sys.argv", ["speed.py"])
     speed["main"]()
     assert asked == ["cifar10/paper/kept", "cifar10/paper/not"]
-    for given, found in (("cifar10", asked[:2]), ("cifar10/paper/not", asked[1:2]), ("svhn", [])):
+    for given, found in (("cifar10", asked[:2]), ("cifar10/paper/not", asked[1:2])):
         monkeypatch.setattr("sys.argv", ["speed.py", given])
         asked = []
         speed["main"]()
         assert asked == found
+    for given in ("svhn", "cifar10/paper/no", "cifar10/paper/not.json", "cifar10/paper/other"):
+        monkeypatch.setattr("sys.argv", ["speed.py", given])
+        with pytest.raises(BadInput, match=f"No path here is '{given}': give a folder, as cifar"):
+            speed["main"]()
+    monkeypatch.setattr("sys.argv", ["speed.py", "--seconds", "nan"])
+    with pytest.raises(BadInput, match="--seconds must be a finite number above zero, not nan"):
+        speed["main"]()
+    monkeypatch.setattr("sys.argv", ["speed.py"])
+    monkeypatch.setitem(told, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match="run in onnxruntime too: pip install"):
+        speed["main"]()
+    assert len(asked) == 1, "nothing more"
 
 
 def test_what_is_known_by_heart_is_counted_over_all_training_images():

@@ -467,6 +467,8 @@ def test_a_record_too_old_to_name_its_images_is_of_the_real_ones(
         check(kept, arena=final)
     monkeypatch.setattr(records, "FINAL_IMAGES", {"cifar10": final.digest})
     check(kept, arena=final)
+    monkeypatch.setattr(records, "FINAL_IMAGES", {"cifar10": "others"})
+    # Explorations hold other images out: of those nothing is known.
     check({**kept, "training_images": len(choosing.padded)}, arena=choosing)
 
 

@@ -172,6 +172,8 @@ def test_report_takes_several_runs(finished):
     result = call("report", folder, folder, "--format", "json")
     assert [record["name"] for record in json.loads(result.stdout)] == ["run", "run"]
     assert "with --out" in refused("report", folder, folder, "--format", "html")
+    said = refused("report", folder, "--out", "page.html")
+    assert "--out page.html says where a page goes: add --format html." in said
 
 
 def test_report_writes_a_page(finished, tmp_path):

@@ -46,6 +46,8 @@ def report(
         if layout not in (*FORMATS, "html"):
             known = ", ".join((*FORMATS, "html"))
             raise BadInput(f"There is no format {layout!r}; choose one of {known}.")
+        if out is not None and layout != "html":
+            raise BadInput(f"--out {visible(str(out))} says where a page goes: add --format html.")
         records = [read_run(folder) for folder in folders]
         if layout == "html":
             first = folders[0]

@@ -83,7 +83,8 @@ def picked(record: Record, wish: Wish) -> Record:
     floor = wish.floor(record)
     found = sparsest(points, floor)
     if found is None:
-        nearest = max(points, key=lambda point: point["validation"])
+        nearest = sparsest(points, max(point["validation"] for point in points))
+        assert nearest is not None
         raise BadInput(
             f"No point of {record['name']!r} has {100 * floor:.2f} % in validation; the nearest is "
             f"point {nearest['index'] + 1} with {100 * nearest['validation']:.2f} %: deploy it "

@@ -52,6 +52,8 @@ def test_the_sparsest_point_that_is_good_enough_is_picked(wish, number):
             r"has 95\.00 % in validation; the nearest is point 1 with 93\.00 %: .* --point 1",
         ),
         (run((0.5, 0.5), (0.6, 0.7)), Wish(), r"has 89\.00 % .* point 2 with 70\.00 %"),
+        # Of equals the sparsest.
+        (run((0.5, 0.7), (0.9, 0.7), (0.6, 0.7)), Wish(), r"point 2 with 70\.00 %"),
     ],
 )
 def test_where_there_is_no_such_point_the_nearest_is_named(record, wish, says):

@@ -1,4 +1,4 @@
-"""The one exception for bad input: a sentence that quotes what was given and says what to do."""
+"""Bad input: one exception, whose sentence quotes what was given and says what to do."""
 
 import math
 import sys

@@ -48,11 +48,9 @@ L0_DECAY: Mapping[str, float] = {"low-rank-nin": 0.0}
 EPSILON: Mapping[str, float] = {"nin": 0.4, "low-rank-nin": 0.3, "low-rank-cnn": 0.6}
 """Where the residuals of walks that went on to xi stood when the paper's, by its epochs, stopped:
 the medians of `reproduction/tables/iterations.md`. At 0.01 no walk ever stopped."""
-SETTLING = ("svhn nin-l1", "svhn low-rank-nin-l0", "svhn low-rank-nin-l1")
+SETTLING = (("svhn", "nin", "l1"), ("svhn", "low-rank-nin", "l0"), ("svhn", "low-rank-nin", "l1"))
 """The first walks of a path that had not been begun when epsilon was found, and so settle by it, as
 all walks over short ranges on the CIFARs and from early starts do, but for the CNN's."""
-
-
 PAPER_ON: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
     ("cifar100", "nin", "l0"): {"momentum": 0.0},
     ("cifar100", "nin", "l1"): {"momentum": 0.0, "rho": 0.005},
@@ -146,8 +144,9 @@ def paths(data: str, networks: Sequence[str], penalties: Sequence[str]) -> list[
 
 
 def _settles(data: str, job: Job) -> bool:
-    later = job.variant in ("short", "early") and job.start.network != "cnn"
-    return later or f"{data} {job.name}" in SETTLING
+    network = job.start.network
+    later = job.variant in ("short", "early") and network != "cnn"
+    return later or (data, network, job.method) in SETTLING
 
 
 def _settling(job: Job) -> Job:

@@ -70,14 +70,12 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
     found: dict[str, dict[str, list[list[float]]]] = {}
     devices: dict[str, dict[str, str]] = {}
     for arm, jobs in arms.items():
-        for job in jobs:
-            for point in walked[job.name]["points"] if job.name in walked else ():
+        for job in (job for job in jobs if job.name in walked):
+            own, seed = walked[job.name], str(job.start.seed)
+            devices.setdefault(arm, {})[seed] = " ".join(trained_in(own))
+            for point in own["points"]:
                 figures = [point["sparsity"]["of_blocks"], point["test"]]
-                found.setdefault(arm, {}).setdefault(str(job.start.seed), []).append(figures)
-            if job.name in walked:
-                devices.setdefault(arm, {})[str(job.start.seed)] = " ".join(
-                    trained_in(walked[job.name])
-                )
+                found.setdefault(arm, {}).setdefault(seed, []).append(figures)
     # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
     tuned = {
         seed: points[-1][1]

@@ -38,11 +38,9 @@ def check_same(
 ) -> None:
     """Refuse what other settings made, or another data set; or what lacks these and `more`."""
     wanted: dict[str, object] = {"seed": seed, **images_of(arena), "recipe": recipe.plain()}
-    older = FINAL_IMAGES.get(arena.data.name) if arena.final else None
-    if "images" not in kept and older:
-        kept = {**kept, "images": older}
-    elif "images" not in kept:
-        del wanted["images"]
+    if "images" not in kept:
+        older = FINAL_IMAGES.get(arena.data.name) if arena.final else None
+        kept = {**kept, "images": older or arena.digest}
     missing = sorted({*wanted, *more} - kept.keys())
     if missing:
         raise BadInput(

@@ -85,3 +85,16 @@ def test_paths_that_may_stop_and_variants_that_stand_for_none_are_left_out():
 def test_the_table_has_a_row_a_path():
     rows = iterations(printed(2, 3), [walked([4, 2, 1], [9, 9, 9], [8, 4, 2])]).rows
     assert rows == [["CIFAR-10", "CNN", "l0", "2-3", "2-3", "2.00", "23 of 24"]]
+
+
+def test_the_table_says_in_short_what_its_rows_do():
+    one, other = walked([4, 2, 1], [9, 9, 9], [8, 4, 2]), walked([6, 3, 1], [9, 9, 9], [8, 4, 3])
+    other["penalty"] = "l1"
+    note = iterations(printed(2, 3), [one, other]).note
+    # 4 and 12 epochs of ours to 2 * 3 and 4 * 4 of the paper's.
+    assert note.endswith(
+        " Medians (and ends): epsilon 2.5 (2.0 to 3.0), of 2; 4 (4 to 4) % fewer epochs with each "
+        "path's own; at the points that the paper reports ours took -27 (-27 to -27) % more epochs "
+        "than its."
+    )
+    assert "Medians" not in iterations(printed(2, 3), []).note

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.blocks import Blocks, Partition, kernels, spoken
-from sparsepath.errors import BadInput, checked_number
+from sparsepath.errors import BadInput, check_kinds, checked_number
 from sparsepath.guard import Guard, check_guarded, guarded_steps
 from sparsepath.layers import Layers, targets
 from sparsepath.penalties import Penalty, Radial
@@ -56,6 +56,7 @@ class ADMM:
                 raise BadInput(f"{what} must be a function such as {example}, not {given!r}.")
         # What torch.compile wraps is the model itself; its parameters keep their own names.
         model = getattr(model, "_orig_mod", model)
+        check_kinds(model=(model, nn.Module))
         chosen = targets(model, blocks, layers)
         self.model = model
         self.partition = blocks

@@ -5,6 +5,9 @@ import sys
 from collections.abc import Callable
 from numbers import Real
 
+SHOWN = 100
+"""Characters of what was given, at most, that a sentence quotes."""
+
 
 class BadInput(ValueError):
     """Input that cannot be used; its message is one sentence for the person who gave it."""
@@ -26,6 +29,23 @@ def checked_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise BadInput(f"{name} must be True or False, not {value!r}.")
     return value
+
+
+def check_kinds(**given: tuple[object, type]) -> None:
+    """Refuse a value that is not of its class, each with the name that it was given by."""
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            shown = repr(value)
+            if len(shown) > SHOWN or "\n" in shown:  # a whole network
+                shown = f"one of {type(value).__name__}"
+            raise BadInput(f"{name} must be of the class {kind.__name__}, not {shown}.")
+
+
+def check_callable(**given: object) -> None:
+    """Refuse what cannot be called: it would be found out only after hours of training."""
+    for name, function in given.items():
+        if not callable(function):
+            raise BadInput(f"{name} must be a function, not {function!r}.")
 
 
 def checked_count(name: str, value: object, *, least: int = 1) -> int:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,7 +15,12 @@ from sparsepath.projections import Projection
 
 def checked_mus(admm: ADMM, mus: Sequence[float]) -> list[float]:
     """The mu or counts of a path, refused unless they go from dense to sparse."""
-    if not len(mus):
+    if isinstance(mus, Tensor):
+        mus = mus.tolist()
+    if not isinstance(mus, Iterable):
+        raise BadInput(f"mus must be a list, as in mus=[0.01, 0.02], not {mus!r}.")
+    mus = list(mus)
+    if not mus:
         raise BadInput("A path needs at least one mu, and an empty list was given.")
     rising = not isinstance(admm.penalty, Projection)
     for mu in mus:
@@ -29,7 +34,7 @@ def checked_mus(admm: ADMM, mus: Sequence[float]) -> list[float]:
                 f"A path goes from dense to sparse: {'mu must grow' if rising else 'counts fall'}, "
                 f"but {after!r} follows {before!r}."
             )
-    return [float(mu) for mu in mus] if rising else list(mus)
+    return [float(mu) for mu in mus] if rising else mus
 
 
 def mu_range(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.admm import ADMM
-from sparsepath.errors import BadInput, checked_count, checked_number
+from sparsepath.errors import BadInput, check_callable, check_kinds, checked_count, checked_number
 from sparsepath.metrics import Sparsity, evaluating, sparsity
 from sparsepath.mus import checked_mus, mu_range
 from sparsepath.residuals import Residuals
@@ -132,6 +132,7 @@ def regularisation_path(
     none are given. `restart` sets F = W and Gamma = 0 at each mu, where the paper carries both on.
     `checkpoint` is called whenever state was completed; `start` goes on from what it was told.
     """
+    check_callable(train=train)
     for item in stages(
         admm,
         evaluate=evaluate,
@@ -161,6 +162,8 @@ def stages(
     schedule = schedule or Schedule()
     start = start or Progress()
     checkpoint = checkpoint or (lambda progress: None)
+    check_kinds(admm=(admm, ADMM), schedule=(schedule, Schedule), start=(start, Progress))
+    check_callable(evaluate=evaluate, checkpoint=checkpoint)
     if mus is None and start != Progress():
         raise BadInput("To go on from `start`, give the `mus` that the path was started with.")
     mus = mu_range(admm) if mus is None else checked_mus(admm, mus)

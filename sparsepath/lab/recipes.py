@@ -38,9 +38,9 @@ class DenseRecipe:
         """As JSON holds it."""
         return asdict(self)
 
-    def made(self, kept: Mapping[str, Any]) -> bool:
-        """Whether a kept record is of this recipe; a field it lacks had its default then."""
-        return {**DenseRecipe(self.epochs, self.rate).plain(), **kept} == self.plain()
+    def completed(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """What a record keeps of its recipe; a field it lacks had its default then."""
+        return {**DenseRecipe(self.epochs, self.rate).plain(), **kept}
 
 
 DENSE: Mapping[str, DenseRecipe] = {
@@ -131,11 +131,11 @@ class PathRecipe:
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
-    def made(self, kept: Mapping[str, Any]) -> bool:
-        """Whether a kept record is of this recipe; a field it lacks had its default then."""
+    def completed(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """What a record keeps of its recipe; a field it lacks had its default then."""
         usual = PathRecipe(self.rho, self.reach).plain()
         schedule = {**usual["schedule"], **kept.get("schedule", {})}
-        return {**usual, **kept, "schedule": schedule} == self.plain()
+        return {**usual, **kept, "schedule": schedule}
 
 
 def median_norm(admm: ADMM) -> float:

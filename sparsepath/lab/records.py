@@ -11,7 +11,12 @@ from sparsepath.lab.models import Network, build
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.weights import load_checkpoint
 
-CLASSES: Mapping[str, int] = {"cifar10": 10, "cifar100": 100, "svhn": 10}
+CONTENTS: Mapping[str, tuple[int, int, int, tuple[int, int, int]]] = {
+    "cifar10": (50_000, 10_000, 10, (3, 32, 32)),
+    "cifar100": (50_000, 10_000, 100, (3, 32, 32)),
+    "svhn": (73_257, 26_032, 10, (3, 32, 32)),
+}
+"""The paper's data sets: training images, test images, classes, and an image's shape."""
 
 FINAL_IMAGES: Mapping[str, str] = {"cifar10": "ab820cbd41c2ed4a", "cifar100": "eeeb1e820b140862"}
 """What the real images are, for final records that are too old to say which theirs were. SVHN's may
@@ -47,14 +52,25 @@ def check_same(
             f"{str(path)!r} does not say its {', '.join(missing)}: it is damaged or of an older "
             "version; move it away, or choose another folder."
         )
-    if recipe.made(kept["recipe"]):
-        del wanted["recipe"]
+    kept = {**kept, "recipe": recipe.completed(kept["recipe"])}
     for what, value in wanted.items():
         if kept[what] != value:
+            then, now = _apart(kept[what], value)
             raise BadInput(
-                f"{str(path)!r} was made with {what} {kept[what]}, not with {value}: "
+                f"{str(path)!r} was made with {what} {then}, not with {now}: "
                 "move it away, or choose another folder."
             )
+
+
+def _apart(one: object, other: object) -> tuple[object, object]:
+    """Two values that differ; of mappings no more than what differs."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return one, other
+    fields = [key for key in {**one, **other} if one.get(key) != other.get(key)]
+    pairs = {key: _apart(one.get(key), other.get(key)) for key in fields}
+    return {key: then for key, (then, _) in pairs.items()}, {
+        k: now for k, (_, now) in pairs.items()
+    }
 
 
 def made_by(arena: Arena) -> dict[str, Any]:
@@ -82,7 +98,7 @@ def taken_up(kept: Mapping[str, Any], arena: Arena, **so_far: int) -> dict[str, 
 
 def network_of(record: Mapping[str, Any], weights: Path) -> Network:
     """The network of a record of one of the paper's data sets, with these weights, to be run."""
-    network, data = record["network"], record["data"]
-    model = build(network, classes=CLASSES[data], image_shape=(3, 32, 32))
+    *_, classes, shape = CONTENTS[record["data"]]
+    model = build(record["network"], classes=classes, image_shape=shape)
     load_checkpoint(model, weights)
     return model.eval()

@@ -20,6 +20,7 @@ from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.jobs import Job
 from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
+from sparsepath.lab.records import CONTENTS
 from sparsepath.lab.walks import Walk, check_starts, unfinished
 
 PUBLISHED = {"cifar-10": "cifar10", "cifar-100": "cifar100", "svhn": "svhn"}
@@ -49,6 +50,13 @@ class Lab:
         data = load(place)
         if PUBLISHED.get(data.name, name) != name:
             raise BadInput(f"{str(place)!r} holds {data.name}, not {name}: move it away.")
+        training = len(data.train) + len(data.validation)
+        found = (training, len(data.test), data.classes, data.image_shape)
+        if found != CONTENTS[name]:
+            raise BadInput(
+                f"{str(place)!r} holds {_spoken(*found)}; {name} is {_spoken(*CONTENTS[name])}: "
+                "put that there, or name another folder with --data."
+            )
         return Arena(
             replace(data, name=name),
             self.device,
@@ -161,6 +169,11 @@ def reproduce(
     for group in asked:
         place_of(data, group[0].data)  # all are there before the first takes its hours
     return all(lab.walk(group) for group in asked)
+
+
+def _spoken(training: int, test: int, classes: int, shape: tuple[int, int, int]) -> str:
+    size = " x ".join(map(str, shape))
+    return f"{training:,} training and {test:,} test images of {size} in {classes} classes"
 
 
 def place_of(folder: Path, name: str) -> Path:

@@ -259,6 +259,12 @@ def test_what_is_no_penalty_is_refused() -> None:
         ADMM(network(), L0, rho=1.0)
 
 
+def test_what_is_no_model_is_refused() -> None:
+    for given, shown in (("net.pt", "'net.pt'"), (None, "None")):
+        with pytest.raises(BadInput, match=f"^model must be of the class Module, not {shown}.$"):
+            ADMM(given, L0(), rho=1.0)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("poison", [math.nan, math.inf, 1e20])
 def test_weights_that_are_no_longer_finite_are_refused_before_anything_changes(
     poison: float,

@@ -382,6 +382,43 @@ def test_an_evaluate_that_returns_no_number_is_refused(value: object) -> None:
         next(path)
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"schedule": 3}, "schedule must be of the class Schedule, not 3."),
+        ({"start": 2}, "start must be of the class Progress, not 2."),
+        ({"evaluate": None}, "evaluate must be a function, not None."),
+        ({"train": "sgd"}, "train must be a function, not 'sgd'."),
+        ({"checkpoint": "here"}, "checkpoint must be a function, not 'here'."),
+        ({"mus": 0.1}, "mus must be a list, as in mus=[0.01, 0.02], not 0.1."),
+        (
+            {"admm": nn.Sequential(nn.Conv2d(1, 4, 3))},
+            "admm must be of the class ADMM, not one of Sequential.",
+        ),
+    ],
+)
+def test_what_cannot_be_walked_is_refused_before_any_training(
+    given: dict[str, Any], sentence: str
+) -> None:
+    trained = []
+    usual: dict[str, Any] = {
+        "admm": ADMM(Quadratic(), L0(), rho=0.7),
+        "train": lambda model, stage: trained.append(stage),
+        "evaluate": quality,
+        "mus": [0.1],
+    }
+    with pytest.raises(BadInput) as refused:
+        next(regularisation_path(**{**usual, **given}))
+    assert str(refused.value) == sentence
+    assert not trained
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array, tuple])
+def test_the_mus_may_come_in_any_sequence(kind: Any) -> None:
+    points = walk(Quadratic(), mus=kind([0.0, 0.25]))
+    assert [point.mu for point in points] == [0.0, 0.25]
+
+
 def test_an_accuracy_may_be_a_tensor_of_one_number() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2))
     admm = ADMM(model, L0(), rho=1.0, layers=nn.Conv2d)

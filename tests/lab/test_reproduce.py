@@ -37,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(
         tmp_path / "cifar10.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test
     )
+    monkeypatch.setitem(reproduce.CONTENTS, "cifar10", (128, 40, 4, (3, 8, 8)))
     monkeypatch.setattr(experiments, "DENSE", {**DENSE, **TINY})
     monkeypatch.setattr(reproduce, "NETWORKS", (*experiments.NETWORKS, *TINY))
     monkeypatch.setattr(parts, "COMPARED", tuple(TINY))
@@ -527,6 +528,21 @@ def test_another_data_set_in_its_place_is_refused(
     monkeypatch.setattr(reproduce, "load", lambda source: replace(usual(source), name="cifar-100"))
     with pytest.raises(BadInput, match=r"cifar10.npz' holds cifar-100, not cifar10"):
         run("t-test", folder, minutes=0.0)
+
+
+@pytest.mark.parametrize("real", [(129, 40, 4), (128, 41, 4), (128, 40, 10)])
+def test_other_images_than_the_data_set_has_are_refused(
+    real: tuple[int, int, int], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(reproduce.CONTENTS, "cifar10", (*real, (3, 8, 8)))
+    training, test, classes = real
+    with pytest.raises(
+        BadInput,
+        match=r"cifar10.npz' holds 128 training and 40 test images of 3 x 8 x 8 in 4 classes; "
+        f"cifar10 is {training} training and {test} test images of 3 x 8 x 8 in {classes} classes:",
+    ):
+        run("t-test", folder, minutes=0.0)
+    assert not list((folder / "out").rglob("*.json"))
 
 
 def test_the_data_set_itself_given_as_data_is_told_from_one_that_is_missing(folder: Path) -> None:

@@ -156,8 +156,11 @@ def test_state_of_other_settings_is_refused(dense: Path, tmp_path: Path) -> None
     walk = Walk(JOBS[0], arena, dense=dense, folder=tmp_path)
     while not walk.state.exists():
         walk.done(0.0)
-    other = replace(JOBS[0], recipe=replace(RECIPE, rate=0.02))
-    with pytest.raises(BadInput, match="was made with recipe"):
+    schedule = replace(RECIPE.schedule, nu=9)
+    other = replace(JOBS[0], recipe=replace(RECIPE, rate=0.02, schedule=schedule))
+    made = rf"recipe {{'schedule': {{'nu': {RECIPE.schedule.nu}}}, 'rate': {RECIPE.rate}}}"
+    wanted = r"{'schedule': {'nu': 9}, 'rate': 0.02}"
+    with pytest.raises(BadInput, match=f"was made with {made}, not with {wanted}: move it away"):
         Walk(other, arena, dense=dense, folder=tmp_path)
 
 

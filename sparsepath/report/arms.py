@@ -1,6 +1,5 @@
 """Several methods compared at equal sparsity: accuracies over seeds, and a table of them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from sparsepath.errors import BadInput
 from sparsepath.report.layout import Table
-from sparsepath.report.statistics import Sample
+from sparsepath.report.statistics import Sample, interval_of, paired_p_of
 
 Points = Sequence[tuple[float, float]]
 """(share of zero blocks, share of images right), in any order."""
@@ -18,6 +17,7 @@ Arms = Mapping[str, Mapping[Any, Points]]
 """The points of each method (arm) and seed."""
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
+_SAME = 1e-9  # points: differences that vary no more are equal but for rounding
 _NEAR = 2e-3  # so close to a level a point counts as at it: blocks come in whole numbers
 
 
@@ -64,14 +64,16 @@ def arms_table(
     levels = usual_levels(arms[against]) if levels is None else levels
     samples = {arm: [_sample(seeds, level) for level in levels] for arm, seeds in arms.items()}
     rows = [[arm, str(len(arms[arm])), *map(_shown, found)] for arm, found in samples.items()]
-    rows += [
-        [f"{against} - {arm}", "", *(_gap(arms[against], arms[arm], level) for level in levels)]
-        for arm in arms
-        if arm != against
-    ]
+    for arm, seeds in arms.items():
+        if arm == against:
+            continue
+        gaps = [_gaps(arms[against], seeds, level) for level in levels]
+        rows.append([f"{against} - {arm}", "", *map(_difference, gaps)])
+        if any(each is not None and each.n > 1 for each in gaps):
+            rows.append(["its 95 % interval, p", "", *map(_certainty, gaps)])
     beside = (
-        f"; below, how many points {against} is above the others, and the standard error of the "
-        "difference, by pairs of the same seed"
+        f"; below, how many points {against} is above the others, the standard error of the "
+        "difference, its interval and p by a t-test, by pairs of the same seed"
     )
     return Table(
         title,
@@ -93,15 +95,27 @@ def _shown(sample: Sample | None) -> str:
     return f"{sample.mean:.2f} ({sample.sd:.2f})" if sample.n > 1 else f"{sample.mean:.2f}"
 
 
-def _gap(one: Mapping[Any, Points], other: Mapping[Any, Points], level: float) -> str:
-    """The mean difference over seeds that both have, and its standard error."""
+def _gaps(one: Mapping[Any, Points], other: Mapping[Any, Points], level: float) -> Sample | None:
+    """The differences, in points, over the seeds that both have."""
     shared = [seed for seed in one if seed in other]
     found = [
         accuracies_at({seed: arm[seed] for seed in shared}, level) if shared else None
         for arm in (one, other)
     ]
     if found[0] is None or found[1] is None:
+        return None
+    return Sample.of([100 * (a - b) for a, b in zip(found[0], found[1], strict=True)])
+
+
+def _difference(gaps: Sample | None) -> str:
+    if gaps is None:
         return ""
-    gaps = Sample.of([100 * (a - b) for a, b in zip(found[0], found[1], strict=True)])
-    gap = f"{gaps.mean:+.2f}"
-    return gap if gaps.n < 2 else f"{gap} ± {gaps.sd / math.sqrt(gaps.n):.2f}"
+    return f"{gaps.mean:+.2f}" if gaps.n < 2 else f"{gaps.mean:+.2f} ± {gaps.error:.2f}"
+
+
+def _certainty(gaps: Sample | None) -> str:
+    """What the differences of a few seeds say of the mean of many."""
+    if gaps is None or gaps.n < 2 or gaps.sd <= _SAME:
+        return ""
+    low, high = interval_of(gaps)
+    return f"{low:+.2f} to {high:+.2f}, {paired_p_of(gaps):.2g}"

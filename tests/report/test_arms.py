@@ -30,7 +30,10 @@ def test_every_arm_has_its_mean_and_deviation_at_every_level_it_reaches():
 
 def test_the_other_arms_alone_are_compared_with_the_one():
     names = [cells[0] for cells in arms_table(ARMS, title="t", against="l0").rows]
-    assert names == ["l0", "magnitude", "one run", "l0 - magnitude", "l0 - one run"]
+    assert names == [
+        *("l0", "magnitude", "one run", "l0 - magnitude", "its 95 % interval, p"),
+        "l0 - one run",
+    ]
 
 
 def test_differences_are_taken_by_pairs_of_the_same_seed():
@@ -38,6 +41,19 @@ def test_differences_are_taken_by_pairs_of_the_same_seed():
     assert row("l0 - magnitude")[2] == "+5.50 ± 0.50"
     assert row("l0 - magnitude")[4:] == [""]
     assert row("l0 - one run")[2] == "", "they share no seed"
+
+
+def test_the_interval_and_p_are_those_of_a_t_test_of_the_pairs():
+    # At 70 %: 6 and 5 points, so t = 5.5 / 0.5 with one degree of freedom, whose t distribution is
+    # Cauchy's: p = 1 - 2/pi arctan 11, and 95 % lie within tan(0.475 pi) = 12.71 errors.
+    assert row("its 95 % interval, p")[2] == "-0.85 to +11.85, 0.058"
+    assert row("its 95 % interval, p")[4:] == [""]
+
+
+def test_differences_that_do_not_vary_have_no_interval():
+    same = {seed: [(0.5, 0.9)] for seed in range(3)}
+    table = arms_table({"l0": same, "l1": same}, title="t", against="l0", levels=[0.5])
+    assert list(table.rows[-1]) == ["its 95 % interval, p", "", ""]
 
 
 def test_two_accuracies_at_one_sparsity_are_refused():

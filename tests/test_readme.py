@@ -84,6 +84,18 @@ def test_the_smallest_file_of_the_table_is_committed() -> None:
         assert load(file).model(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
 
 
+@pytest.mark.parametrize("network", ["CNN", "NIN"])
+def test_the_speeds_of_the_readme_are_those_of_the_measured_tables(network: str) -> None:
+    tables = (ROOT / "benchmarks" / "results" / "tables.md").read_text(encoding="utf-8")
+    epyc = tables.partition("\n## epyc")[2].partition("\n## ")[0]
+    _, shown = README.split(f"\n  | {network} |")
+    cells = [cell.strip() for cell in shown.partition("\n")[0].strip(" |").split("|")]
+    zeros = ("0 %", "50 %", "90 %", "paper")
+    for share, cell in zip(zeros, cells, strict=True):
+        for batch, gain in zip((64, 1), cell.split(" / "), strict=True):
+            assert f"| {network.lower()} | {share} | {batch} | 1 | {gain} (" in epyc
+
+
 def test_the_two_commands_stand_on_the_first_screen() -> None:
     first_screen = README.split("\n## ")[0].splitlines()[:40]
     assert any("sparsepath run" in line for line in first_screen)

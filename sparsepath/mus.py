@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -17,9 +17,10 @@ def checked_mus(admm: ADMM, mus: Sequence[float]) -> list[float]:
     """The mu or counts of a path, refused unless they go from dense to sparse."""
     if isinstance(mus, Tensor):
         mus = mus.tolist()
-    if not isinstance(mus, Iterable):
-        raise BadInput(f"mus must be a list, as in mus=[0.01, 0.02], not {mus!r}.")
-    mus = list(mus)
+    try:
+        mus = list(mus)
+    except TypeError as error:  # an array of no axis too
+        raise BadInput(f"mus must be a list, as in mus=[0.01, 0.02], not {mus!r}.") from error
     if not mus:
         raise BadInput("A path needs at least one mu, and an empty list was given.")
     rising = not isinstance(admm.penalty, Projection)

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.admm import ADMM
-from sparsepath.errors import BadInput, check_callable, check_kinds, checked_count, checked_number
+from sparsepath.errors import (
+    BadInput,
+    check_callable,
+    check_kinds,
+    checked_count,
+    checked_flag,
+    checked_number,
+)
 from sparsepath.metrics import Sparsity, evaluating, sparsity
 from sparsepath.mus import checked_mus, mu_range
 from sparsepath.residuals import Residuals
@@ -159,9 +166,10 @@ def stages(
     checkpoint: Callable[[Progress], None] | None = None,
 ) -> Iterator[Stage | PathPoint]:
     """The path as a generator that hands out its training, so that several can go side by side."""
-    schedule = schedule or Schedule()
-    start = start or Progress()
-    checkpoint = checkpoint or (lambda progress: None)
+    schedule = Schedule() if schedule is None else schedule
+    start = Progress() if start is None else start
+    checkpoint = (lambda progress: None) if checkpoint is None else checkpoint
+    checked_flag("restart", restart)
     check_kinds(admm=(admm, ADMM), schedule=(schedule, Schedule), start=(start, Progress))
     check_callable(evaluate=evaluate, checkpoint=checkpoint)
     if mus is None and start != Progress():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from sparsepath import deploy
+from sparsepath import BadInput, deploy
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "own_model.py"
 
@@ -23,7 +23,7 @@ def example(monkeypatch: pytest.MonkeyPatch):
     def few():
         for loader in whole:
             images, labels = next(iter(loader))
-            yield DataLoader(TensorDataset(images, labels), batch_size=50)
+            yield DataLoader(TensorDataset(images, labels), batch_size=40)
 
     monkeypatch.setattr(module, "loaders", few)
     return module
@@ -41,7 +41,25 @@ def test_the_example_ends_in_a_sparse_file(example, tmp_path, monkeypatch, capsy
     weights = artifact.model.state_dict()
     kernels = torch.cat([w.flatten(0, 1).flatten(1) for w in weights.values() if w.dim() == 4][1:3])
     assert (kernels == 0).all(1).any(), "no kernel of the first block died"
-    # Found out at once: not after the training.
+    # Found out at once, not after the training.
     with pytest.raises(SystemExit):
         example.main()
     assert "exists: name another file" in capsys.readouterr().err
+
+
+def test_an_accuracy_counts_images_not_batches(example):
+    labels = torch.tensor([1] * 100 + [0])
+    loader = DataLoader(TensorDataset(torch.zeros(101, 1), labels), batch_size=100)
+    ones = lambda images: torch.tensor([[0.0, 1.0]]).expand(len(images), 2)
+    assert example.accuracy(ones, loader) == 100 / 101
+
+
+def test_no_ruined_network_is_chosen(example, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        sys, "argv", ["own_model.py", "--epochs", "1", "--out", str(tmp_path / "n")]
+    )
+    accuracies = iter([0.97, *[0.4] * 99])
+    monkeypatch.setattr(example, "accuracy", lambda model, loader: next(accuracies))
+    with pytest.raises(BadInput, match="No point is within one of dense accuracy"):
+        example.main()
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.lane import Lane
-from sparsepath.lab.memory import keep_freed
 from sparsepath.lab.state import Snapshot
 from sparsepath.lab.training import Diverged
 from sparsepath.storage import write_tensors
@@ -69,7 +68,6 @@ def train_abreast(starts: Iterable[Callable[[], Training]], *, until: float) -> 
     One that breaks is set aside, and named when the others are through. Whatever ends this but a
     kill leaves the last state of each.
     """
-    keep_freed()
     waiting, going, lost = list(starts), list[Training](), list[str]()
     try:
         while waiting or going:

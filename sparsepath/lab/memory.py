@@ -2,16 +2,18 @@
 
 import ctypes
 
-# Of glibc's malloc.h.
+# Of glibc's malloc.h; as its manual says, a threshold of -1 turns trimming off.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-NEVER = 2**31 - 1
+NEVER = -1
 
 
 def keep_freed() -> bool:
-    """Let this process keep the memory it frees; False where the C library cannot be told to.
+    """Let this process, for the rest of its life, keep the memory that it frees.
 
-    Each step of training makes and frees maps of many megabytes. By default glibc asks the system
-    for each and hands it back, so that the system blanks every page again in every step.
+    Each step of training makes and frees maps of many megabytes. Of the large ones glibc asks the
+    system for each and hands it back, and it hands back what lies free at the end of the rest, so
+    that the system blanks most pages again in every step. False where the C library cannot be told.
+    What is measured afterwards in this process is no longer what another would measure.
     """
     try:
         tell = ctypes.CDLL(None).mallopt

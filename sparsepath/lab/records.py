@@ -62,12 +62,15 @@ def check_same(
             )
 
 
+ABSENT = "nothing"
+
+
 def _apart(one: object, other: object) -> tuple[object, object]:
     """Two values that differ; of mappings no more than what differs."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return one, other
-    fields = [key for key in {**one, **other} if one.get(key) != other.get(key)]
-    pairs = {key: _apart(one.get(key), other.get(key)) for key in fields}
+    fields = [key for key in {**one, **other} if one.get(key, ABSENT) != other.get(key, ABSENT)]
+    pairs = {key: _apart(one.get(key, ABSENT), other.get(key, ABSENT)) for key in fields}
     return {key: then for key, (then, _) in pairs.items()}, {
         k: now for k, (_, now) in pairs.items()
     }

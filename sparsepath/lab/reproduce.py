@@ -14,11 +14,12 @@ import torch
 from sparsepath.errors import BadInput
 from sparsepath.lab.abreast import train_abreast
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.data import load
+from sparsepath.lab.data import Data, load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS
 from sparsepath.lab.folders import locked, sweep
 from sparsepath.lab.jobs import Job
+from sparsepath.lab.memory import keep_freed
 from sparsepath.lab.parts import COMPARED, EXPERIMENTS, Part, parts
 from sparsepath.lab.records import CONTENTS
 from sparsepath.lab.walks import Walk, check_starts, unfinished
@@ -44,8 +45,8 @@ class Lab:
         """Whether this walk is one of those that were asked for."""
         return not self.only or any(fnmatch.fnmatch(job.name, each) for each in self.only)
 
-    def arena(self, name: str) -> Arena:
-        """A data set on the device, every image of the training set for training."""
+    def images(self, name: str) -> Data:
+        """A data set, once it has shown to be the one of this name."""
         place = place_of(self.data, name)
         data = load(place)
         if PUBLISHED.get(data.name, name) != name:
@@ -57,8 +58,12 @@ class Lab:
                 f"{str(place)!r} holds {_spoken(*found)}; {name} is {_spoken(*CONTENTS[name])}: "
                 "put that there, or name another folder with --data."
             )
+        return replace(data, name=name)
+
+    def arena(self, name: str) -> Arena:
+        """A data set on the device, every image of the training set for training."""
         return Arena(
-            replace(data, name=name),
+            self.images(name),
             self.device,
             flip=FLIPPED[name],
             final=True,
@@ -167,7 +172,10 @@ def reproduce(
     groups = [list(group) for _, group in groupby(wanted, key=lambda part: part.data)]
     asked = [group for group in groups if any(lab.wants(job) for p in group for job in p.jobs)]
     for group in asked:
-        place_of(data, group[0].data)  # all are there before the first takes its hours
+        place_of(data, group[0].data)
+    _, *later = dict.fromkeys(group[0].data for group in asked)
+    for name in later:
+        lab.images(name)  # all are there, and whole, before the first takes its hours
     return all(lab.walk(group) for group in asked)
 
 
@@ -199,12 +207,16 @@ def checked_minutes(minutes: float) -> float:
 
 
 def device_named(name: str) -> torch.device:
-    """A GPU, made the current one, on which streams and graphs are; or the CPU, a plain loop."""
+    """A GPU, made the current one, on which streams and graphs are; or the CPU, a plain loop.
+
+    With the CPU this process keeps the memory that it frees from then on.
+    """
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise BadInput(f"There is no device {name!r}; choose a GPU, as cuda or cuda:1.") from error
     if device.type == "cpu":
+        keep_freed()
         return device
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type != "cuda" or not count:

@@ -9,7 +9,6 @@ from torch import nn
 from sparsepath.lab.bench import Bench, Watch, stage_name
 from sparsepath.lab.choices import mus_of
 from sparsepath.lab.folders import RESULTS, Record, check_owner, circumstances, claimed, gather
-from sparsepath.lab.memory import keep_freed
 from sparsepath.lab.reference import dense_reference
 from sparsepath.lab.settings import Settings
 from sparsepath.lab.state import plain_residuals, read_state, write_state
@@ -25,7 +24,6 @@ def execute(
     check_owner(folder, settings)
     if not (folder / RESULTS).exists():
         bench = Bench(settings, folder, watch or Watch(), dense_only=dense_only)
-        keep_freed()
         with claimed(folder, settings):
             bench.watch.begin(folder)
             dense_reference(bench)

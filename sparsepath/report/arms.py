@@ -73,7 +73,8 @@ def arms_table(
             rows.append(["its 95 % interval, p", "", *map(_certainty, gaps)])
     beside = (
         f"; below, how many points {against} is above the others, the standard error of the "
-        "difference, its interval and p by a t-test, by pairs of the same seed"
+        "difference, and its interval and p by a t-test, by pairs of the same seed where there "
+        "are two or more"
     )
     return Table(
         title,

@@ -386,6 +386,10 @@ def test_an_evaluate_that_returns_no_number_is_refused(value: object) -> None:
     ("given", "sentence"),
     [
         ({"schedule": 3}, "schedule must be of the class Schedule, not 3."),
+        ({"schedule": {}}, "schedule must be of the class Schedule, not {}."),
+        ({"start": 0}, "start must be of the class Progress, not 0."),
+        ({"restart": "no"}, "restart must be True or False, not 'no'."),
+        ({"mus": np.array(0.1)}, "mus must be a list, as in mus=[0.01, 0.02], not array(0.1)."),
         ({"start": 2}, "start must be of the class Progress, not 2."),
         ({"evaluate": None}, "evaluate must be a function, not None."),
         ({"train": "sgd"}, "train must be a function, not 'sgd'."),

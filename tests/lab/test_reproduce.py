@@ -312,6 +312,7 @@ def test_all_goes_from_one_data_set_to_the_next_until_time_is_over(
         return len(asked) % 4 > 0
 
     monkeypatch.setattr(reproduce.Lab, "walk", walk)
+    monkeypatch.setattr(reproduce.Lab, "images", lambda self, name: None)
     for name in experiments.FLIPPED:
         (tmp_path / f"{name}.npz").touch()
     ask = partial(reproduce.reproduce, data=tmp_path, folder=tmp_path, device="cpu")
@@ -367,6 +368,8 @@ def test_only_the_data_sets_of_the_walks_that_are_named_are_wanted(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(reproduce.Lab, "walk", lambda self, group: not asked.append(group[0].data))
+    usual = reproduce.Lab.images
+    monkeypatch.setattr(reproduce.Lab, "images", lambda self, name: None)
     ask = partial(reproduce.reproduce, "all", data=tmp_path, folder=tmp_path, device="cpu")
     for name in ("cifar10", "cifar100"):
         (tmp_path / f"{name}.npz").touch()
@@ -375,6 +378,11 @@ def test_only_the_data_sets_of_the_walks_that_are_named_are_wanted(
     assert not asked, "before any takes its hours"
     assert ask(only=["low-rank-nin-*-short"])
     assert asked == ["cifar10", "cifar100"]
+    asked.clear()
+    monkeypatch.setattr(reproduce.Lab, "images", usual)
+    with pytest.raises(BadInput, match=r"cifar100\.npz' "):
+        ask(only=["low-rank-nin-*-short"])
+    assert not asked, "what is no data set is found out before any takes its hours"
 
 
 def test_walks_of_a_cpu_and_of_a_gpu_are_no_pair(folder: Path) -> None:

@@ -63,6 +63,7 @@ def check_same(
 
 
 ABSENT = "nothing"
+"""What stands in a sentence for a field that one of two settings lacks."""
 
 
 def _apart(one: object, other: object) -> tuple[object, object]:
@@ -71,9 +72,8 @@ def _apart(one: object, other: object) -> tuple[object, object]:
         return one, other
     fields = [key for key in {**one, **other} if one.get(key, ABSENT) != other.get(key, ABSENT)]
     pairs = {key: _apart(one.get(key, ABSENT), other.get(key, ABSENT)) for key in fields}
-    return {key: then for key, (then, _) in pairs.items()}, {
-        k: now for k, (_, now) in pairs.items()
-    }
+    then, now = ({key: pair[side] for key, pair in pairs.items()} for side in (0, 1))
+    return then, now
 
 
 def made_by(arena: Arena) -> dict[str, Any]:

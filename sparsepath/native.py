@@ -1,6 +1,7 @@
-"""The core's one compiled kernel, where the install could build it: a fused block threshold."""
+"""The kernels that a CPU trains by, where the install could build them, spread over threads."""
 
 import ctypes
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,26 +10,31 @@ from torch import Tensor
 
 from sparsepath.blocks import Blocks
 
-# Below this many weights a thread of its own costs more than it saves.
+# Below this many numbers a thread of its own costs more than it saves.
 GRAIN = 1 << 20
+
+
+_POINTER, _NUMBER, _WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+_POOL = [_POINTER] * 3 + [_NUMBER] * 4
+_DROP = [_POINTER] * 2 + [_NUMBER] * 2 + [_WORD] * 3 + [ctypes.c_float]
+_ARGUMENTS: dict[str, Sequence[type]] = {
+    "threshold_blocks": [_POINTER] * 2 + [_NUMBER] * 2 + [ctypes.c_float, ctypes.c_int],
+    **{f"relu_pool{way}_{bits}": _POOL for way in ("", "_back") for bits in (16, 32)},
+    **{f"drop_{bits}": _DROP for bits in (16, 32)},
+}
+_BITS = {torch.bfloat16: 16, torch.float32: 32}
 
 
 def _load() -> ctypes.CDLL | None:
     path = Path(__file__).with_name("_native.so")
     try:
         library = ctypes.CDLL(str(path))
-    except OSError:  # not built, or for another machine: torch's own operations do the same
+        for name, kinds in _ARGUMENTS.items():
+            kernel = getattr(library, name)
+            kernel.argtypes, kernel.restype = kinds, None
+    except (OSError, AttributeError):
+        # Not built, for another machine, or of older sources: torch's own operations do the same.
         return None
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    library.threshold_blocks.argtypes = [
-        pointer,
-        pointer,
-        number,
-        number,
-        ctypes.c_float,
-        ctypes.c_int,
-    ]
-    library.threshold_blocks.restype = None
     return library
 
 
@@ -53,18 +59,61 @@ def threshold_blocks(V: Tensor, F: Tensor, blocks: Blocks, *, threshold: float, 
     )
     if _LIBRARY is None or not plain or not in_one_piece:
         return False
-    kernel, count, size = _LIBRARY.threshold_blocks, blocks.count, blocks.size
-    parts = max(1, min(torch.get_num_threads(), count, count * size // GRAIN))
-    edges = [count * part // parts for part in range(parts + 1)]
+    kernel, size = _LIBRARY.threshold_blocks, blocks.size
 
-    def run(part: int) -> None:
-        begin, end = edges[part], edges[part + 1]
+    def run(begin: int, end: int) -> None:
         offset = begin * size * V.element_size()
         kernel(V.data_ptr() + offset, F.data_ptr() + offset, end - begin, size, threshold, soft)
 
+    _spread(run, blocks.count, size)
+    return True
+
+
+def takes(values: Tensor) -> bool:
+    """Whether the kernels below can work on such values: of a CPU, pixel after pixel in memory."""
+    pixels = values.dim() != 4 or values.is_contiguous(memory_format=torch.channels_last)
+    plain = values.device.type == "cpu" and values.dtype in _BITS
+    return (
+        _LIBRARY is not None and plain and pixels and (values.dim() == 4 or values.is_contiguous())
+    )
+
+
+def relu_pool(images: Tensor, pooled: Tensor, places: Tensor, *, back: bool = False) -> None:
+    """Write the largest of each 2 x 2 pixels, or zero, into `pooled`, its place into `places`.
+
+    Going `back`, `pooled` holds gradients, which are written into `images` where they belong. All
+    of them are as `takes` says, places of uint8, and the sizes of images even.
+    """
+    count, maps, height, width = images.shape
+    kernel = getattr(_LIBRARY, f"relu_pool{'_back' * back}_{_BITS[images.dtype]}")
+
+    def run(begin: int, end: int) -> None:
+        pointers = [
+            tensor.data_ptr() + begin * tensor.stride(0) * tensor.element_size()
+            for tensor in (images, pooled, places)
+        ]
+        kernel(*pointers, end - begin, height, width, maps)
+
+    _spread(run, count, maps * height * width)
+
+
+def drop(values: Tensor, living: Tensor, *, words: tuple[int, int], least: int, p: float) -> None:
+    """Write the values that live through dropout by these two words of its key into `living`."""
+    kernel, size = getattr(_LIBRARY, f"drop_{_BITS[values.dtype]}"), values.element_size()
+
+    def run(begin: int, end: int) -> None:
+        here, there = (tensor.data_ptr() + begin * size for tensor in (values, living))
+        kernel(here, there, begin, end - begin, *words, least, 1 - p)
+
+    _spread(run, values.numel(), 1)
+
+
+def _spread(run: Callable[[int, int], None], count: int, size: int) -> None:
+    """Run over `count` things of `size` numbers each, in as many parts as threads are worth it."""
+    parts = max(1, min(torch.get_num_threads(), count, count * size // GRAIN))
+    edges = [count * part // parts for part in range(parts + 1)]
     if parts == 1:
-        run(0)
+        run(0, count)
     else:
         with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(run, range(parts)))
-    return True
+            list(pool.map(run, edges[:-1], edges[1:]))

@@ -1,13 +1,46 @@
 """Dropout whose masks a key alone decides, whatever else draws numbers beside it."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+from sparsepath import native
 
 # Of MurmurHash3's last mixing (Appleby), as the signed numbers that a tensor of int32 holds.
 FIRST, SECOND = -2048144789, -1028477387
 # 2^32 over the golden ratio, farther than any place: sets layers and rounds apart.
 APART = -1640531527
-HIGHEST = 2**31 - 1
+HIGHEST, WORD = 2**31 - 1, 2**32 - 1
+
+
+class Dropped(torch.autograd.Function):
+    """Dropout by two words of a key, in one pass over a CPU's memory; its mask is drawn twice."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, words: tuple[int, int], p: float) -> Tensor:
+        """The values that live, scaled; a mask is sooner drawn again than kept."""
+        ctx.words, ctx.p = words, p
+        return _dropped(values, words, p)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """The gradients of the values that live, scaled alike."""
+        pixels = gradients[0].dim() == 4
+        order = torch.channels_last if pixels else torch.contiguous_format
+        gradient = gradients[0].contiguous(memory_format=order)
+        return _dropped(gradient, ctx.words, ctx.p), None, None
+
+
+def _dropped(values: Tensor, words: tuple[int, int], p: float) -> Tensor:
+    living = torch.empty_like(values)
+    native.drop(values, living, words=words, least=_least(p), p=p)
+    return living
+
+
+def _least(p: float) -> int:
+    """What a place must draw at least to live, of 31 bits."""
+    return round(p * 2**31)
 
 
 class Keyed(nn.Dropout):
@@ -31,13 +64,18 @@ class Keyed(nn.Dropout):
             return input
         # In the order of a GPU's memory, which has the maps (N, C, H, W) of a pixel in one row: a
         # mask in another order would have all values laid out anew.
+        first = mixed(self.key + self.number * APART)
+        second = mixed(first + APART)
+        if native.takes(input):
+            words = int(first) & WORD, int(second) & WORD
+            dropped: Tensor = Dropped.apply(input, words, self.p)
+            return dropped
         last = input.movedim(1, -1) if input.dim() > 2 else input
         values = last.flatten()
-        first = mixed(self.key + self.number * APART)
         places = torch.arange(len(values), dtype=torch.int32, device=values.device)
         # Two rounds: after one, the masks of two steps would be the same one at other places.
-        drawn = mixed(mixed(places + first) ^ mixed(first + APART)) & HIGHEST
-        living = torch.where(drawn >= round(self.p * 2**31), values / (1 - self.p), 0)
+        drawn = mixed(mixed(places + first) ^ second) & HIGHEST
+        living = torch.where(drawn >= _least(self.p), values / (1 - self.p), 0)
         living = living.view(last.shape)
         return living.movedim(-1, 1) if input.dim() > 2 else living
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from sparsepath.errors import BadInput, checked_count, checked_number
+from sparsepath.lab.models import cpu
 
 Layers = Iterator[tuple[str, nn.Module]]
 
@@ -43,6 +44,8 @@ class Network(nn.Module):
 
             if chains.ROOMY:
                 return chains.trained(self.children(), images)
+        if self.training and images.is_cpu:
+            return cpu.trained(self.children(), images)
         for layer in self.children():
             images = layer(images)
         return images

@@ -10,6 +10,7 @@ your own data, network and loop in the place of the first three parts.
 
 import argparse
 import copy
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -174,6 +175,8 @@ def main() -> None:
         parser.error(f"--epochs must be 1 or more, not {given.epochs}.")
     if given.out.exists():
         parser.error(f"{str(given.out)!r} exists: name another file with --out.")
+    if not os.access(given.out.parent, os.W_OK):
+        parser.error(f"No file can be written in {str(given.out.parent)!r}: name another folder.")
     torch.manual_seed(0)
     training, judging, testing = loaders()
     model = network()

@@ -69,7 +69,7 @@ class ADMM:
         if guard is not None:
             check_guarded(penalty, self.blocks)
         self._mu = checked_number("mu", mu, zero=True)
-        self._rho = checked_number("rho", rho)
+        self._rho = _checked_rho(rho)
         self._F = {name: _companion(W) for name, W in self.W.items()}
         self._Gamma = {name: _companion(W) for name, W in self.W.items()}
         # U = F - Gamma / rho and rho itself are kept as tensors and updated in place, so that a
@@ -116,7 +116,7 @@ class ADMM:
 
     @rho.setter
     def rho(self, rho: float) -> None:
-        self._rho = checked_number("rho", rho)
+        self._rho = _checked_rho(rho)
         self._aim()
 
     @property
@@ -272,6 +272,14 @@ class ADMM:
             self._Gamma[name].copy_(state["Gamma"][name])
         self._units = dict(state["units"])
         self.rho = state["rho"]
+
+
+def _checked_rho(rho: object) -> float:
+    """A rho that float32 can multiply and divide by."""
+    number = checked_number("rho", rho)
+    if not 1e-38 <= number <= 1e38:
+        raise BadInput(f"rho must be from 1e-38 to 1e38, not {rho!r}.")
+    return number
 
 
 def _companion(W: Tensor) -> Tensor:

@@ -175,6 +175,11 @@ def stages(
     if mus is None and start != Progress():
         raise BadInput("To go on from `start`, give the `mus` that the path was started with.")
     mus = mu_range(admm) if mus is None else checked_mus(admm, mus)
+    if not 0 <= start.index <= len(mus):
+        raise BadInput(
+            f"`start` is at point {start.index} of a path of {len(mus)}: give the `mus` that the "
+            "path was started with."
+        )
     for index in range(start.index, len(mus)):
         residuals = start.residuals if index == start.index else ()
         admm.position = mus[index]

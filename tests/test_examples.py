@@ -45,6 +45,10 @@ def test_the_example_ends_in_a_sparse_file(example, tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit):
         example.main()
     assert "exists: name another file" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["own_model.py", "--out", str(tmp_path / "gone" / "net")])
+    with pytest.raises(SystemExit):
+        example.main()
+    assert "No file can be written" in capsys.readouterr().err
 
 
 def test_an_accuracy_counts_images_not_batches(example):

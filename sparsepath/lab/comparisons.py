@@ -32,7 +32,7 @@ KEEP: Mapping[str, tuple[float, ...]] = {
 }
 """The shares of kernels that counting methods keep at their points, as many as ADMM has. NIN, whose
 epochs take three times as long, has fewer."""
-ONE_SHOT = (0.5, 0.2, 0.1, 0.05)
+ONE_SHOT = (0.5, 0.2, 0.1)
 """Those of them that are also reached in one step."""
 LASSO: Mapping[float, float] = {
     0.5: 0.125,

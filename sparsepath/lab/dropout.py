@@ -21,7 +21,9 @@ class Dropped(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, words: tuple[int, int], p: float) -> Tensor:
         """The values that live, scaled; a mask is sooner drawn again than kept."""
         ctx.words, ctx.p = words, p
-        return _dropped(values, words, p)
+        living = torch.empty_like(values)
+        native.drop(values, living, words=words, least=_least(p), p=p)
+        return living
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -29,13 +31,8 @@ class Dropped(torch.autograd.Function):
         pixels = gradients[0].dim() == 4
         order = torch.channels_last if pixels else torch.contiguous_format
         gradient = gradients[0].contiguous(memory_format=order)
-        return _dropped(gradient, ctx.words, ctx.p), None, None
-
-
-def _dropped(values: Tensor, words: tuple[int, int], p: float) -> Tensor:
-    living = torch.empty_like(values)
-    native.drop(values, living, words=words, least=_least(p), p=p)
-    return living
+        # Itself again, so that gradients can be differentiated too.
+        return Dropped.apply(gradient, ctx.words, ctx.p), None, None
 
 
 def _least(p: float) -> int:
@@ -47,7 +44,8 @@ class Keyed(nn.Dropout):
     """Dropout by a hash of a value's place, the layer's number and a key, which is a tensor.
 
     Torch's own generator serves all networks of a process: their masks would depend on who trains
-    beside them, and a training that goes on elsewhere would draw others.
+    beside them, and a training that goes on elsewhere would draw others. Whoever computes forward
+    twice for one gradient (gradient checkpointing) must keep the key as it was until then.
     """
 
     key: Tensor
@@ -62,6 +60,8 @@ class Keyed(nn.Dropout):
         """The values that live, scaled so that their mean stays; all of them in evaluation."""
         if not self.training or self.p == 0:
             return input
+        if _least(self.p) > HIGHEST:  # nothing can be drawn that lives
+            return input * 0
         # In the order of a GPU's memory, which has the maps (N, C, H, W) of a pixel in one row: a
         # mask in another order would have all values laid out anew.
         first = mixed(self.key + self.number * APART)

@@ -11,7 +11,7 @@ from sparsepath.errors import BadInput
 from sparsepath.lab.comparisons import best_mode, comparisons
 from sparsepath.lab.experiments import FLIPPED, paths, t_test
 from sparsepath.lab.jobs import Job
-from sparsepath.lab.records import trained_in
+from sparsepath.lab.records import trained_anywhere
 from sparsepath.storage import read_json, write_json
 
 EXPERIMENTS = ("cifar10", "best-mode", "comparisons", "cifar100", "svhn", "t-test")
@@ -72,7 +72,8 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
     for arm, jobs in arms.items():
         for job in (job for job in jobs if job.name in walked):
             own, seed = walked[job.name], str(job.start.seed)
-            devices.setdefault(arm, {})[seed] = " ".join(trained_in(own))
+            ways = sorted(" ".join(way) for way in trained_anywhere(own))
+            devices.setdefault(arm, {})[seed] = " and ".join(ways)
             for point in own["points"]:
                 figures = [point["sparsity"]["of_blocks"], point["test"]]
                 found.setdefault(arm, {}).setdefault(seed, []).append(figures)
@@ -82,12 +83,13 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
         for seed, points in found.pop("fine-tuning", {}).items()
         if len(points) == first.recipe.length
     }
-    dense = {record["dense_seed"]: record["dense"]["test"] for record in walked.values()}
+    dense = {str(record["dense_seed"]): record["dense"]["test"] for record in walked.values()}
     record = {
         "data": next(iter(walked.values()))["data"],
         "network": network,
         "finetune": finetune,
         "dense": statistics.fmean(dense.values()),
+        "dense_seeds": dense,
         "fine_tuning": tuned,
         "arms": found,
         "devices": devices,
@@ -109,7 +111,7 @@ def gather_pairs(jobs: Sequence[Job], folder: Path) -> None:
     whole = {
         key: pair
         for key, pair in pairs.items()
-        if len(pair) == 2 and len({trained_in(record) for record in pair.values()}) == 1
+        if len(pair) == 2 and len(set().union(*map(trained_anywhere, pair.values()))) == 1
     }
     for title, wanted in {
         "one dense network": lambda dense: dense == 0,
@@ -125,9 +127,10 @@ def _records(jobs: Iterable[Job], folder: Path) -> dict[str, Any]:
     """What has been walked of the jobs, by name; all of one reference from one network."""
     places = {job.name: folder / f"{job.name}.json" for job in jobs}
     found = {name: read_json(place) for name, place in places.items() if place.exists()}
-    digests: dict[str, set[str]] = {}
+    digests: dict[str, set[str | None]] = {}
     for record in found.values():
-        digests.setdefault(record["start"]["name"], set()).add(record["start"]["digest"])
+        start = record.get("start", {"name": record["network"]})  # old ones do not say
+        digests.setdefault(start["name"], set()).add(start.get("digest"))
     for start, different in digests.items():
         if len(different) > 1:
             raise BadInput(

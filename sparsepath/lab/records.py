@@ -91,6 +91,11 @@ def trained_in(record: Mapping[str, Any]) -> tuple[str, str]:
     return device, record.get("dtype", "float32" if device == "cpu" else "bfloat16")
 
 
+def trained_anywhere(record: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """The same for all the machines that a record's network trained on, one after the other."""
+    return {trained_in({**record, **before}) for before in ({}, *record.get("earlier", []))}
+
+
 def taken_up(kept: Mapping[str, Any], arena: Arena, **so_far: int) -> dict[str, Any]:
     """A record whose work goes on here; where it went on elsewhere stays told, and how far."""
     here, kept = made_by(arena), {**kept, "dtype": trained_in(kept)[1]}

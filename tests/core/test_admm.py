@@ -233,6 +233,18 @@ def test_the_support_is_where_f_is_not_zero() -> None:
 # Bad input.
 
 
+@pytest.mark.parametrize("rho", [1e-40, 1e40])
+def test_a_rho_that_weights_cannot_hold_is_refused(rho: float) -> None:
+    with pytest.raises(BadInput, match=r"^rho must be from 1e-38 to 1e38, not "):
+        ADMM(network(), L0(), rho=rho)
+    admm = started(network())
+    with pytest.raises(BadInput, match=r"^rho must be from 1e-38 to 1e38, not "):
+        admm.rho = rho
+    for most in (1e-38, 1e38):
+        admm.rho = most
+        admm.step()
+
+
 @pytest.mark.parametrize("rho", [0, -1.0, math.nan, math.inf, "0.1", None, True])
 def test_a_rho_that_pulls_nowhere_is_refused(rho: object) -> None:
     with pytest.raises(BadInput, match=r"^rho must be .*above zero, not "):

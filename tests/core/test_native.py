@@ -1,8 +1,14 @@
 """The compiled kernel does what torch's operations do."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing._internal.two_tensor import TwoTensor
 
 from sparsepath import L0, L1, Blocks, columns, elements, kernels, native, outputs, positions
 
@@ -52,6 +58,98 @@ def test_the_kernel_equals_torchs_operations(layer, partition, penalty, monkeypa
         assert torch.equal(F[F != 0], V[F != 0])
 
 
+@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize("size", [2, 9, 40])
+def test_zero_wins_a_tie(size, kernel, monkeypatch):
+    if not kernel:
+        monkeypatch.setattr(native, "_LIBRARY", None)
+    layer = nn.Linear(size, 1)
+    V = torch.zeros(1, size)
+    V[0, :2] = torch.tensor([3.0, 4.0])
+    penalty = L1()
+    assert not penalty.prox(V, outputs(layer), penalty.step_at(5.0)).any()
+    assert penalty.prox(V, outputs(layer), penalty.step_at(4.999)).any()
+
+
+def test_long_blocks_lose_no_small_weights():
+    # In float32 a square of one beside 2^24 is lost.
+    V = torch.ones(1, 100_000)
+    V[0, ::16] = 4096.0
+    norm = float(V.double().norm())
+    layer = nn.Linear(100_000, 1)
+    assert L0().prox(V, outputs(layer), L0().step_at(norm * (1 - 1e-6))).any()
+    assert not L0().prox(V, outputs(layer), L0().step_at(norm * (1 + 1e-6))).any()
+
+
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+@pytest.mark.parametrize(
+    ("count", "size", "threads", "edges"),
+    [
+        (10, 100, 5, [0, 2, 4, 6, 8, 10]),
+        (3, 1000, 5, [0, 1, 2, 3]),
+        (10, 1, 5, [0, 10]),
+        (10, 20, 5, [0, 2, 5, 7, 10]),
+        (0, 9, 5, [0, 0]),
+    ],
+    ids=["threads", "few", "small", "numbers", "nothing"],
+)
+def test_work_is_parted_among_threads_that_are_worth_it(monkeypatch, count, size, threads, edges):
+    monkeypatch.setattr(native, "GRAIN", 50)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    parts = []
+    native._spread(lambda begin, end: parts.append((begin, end)), count, size)
+    assert sorted(parts) == list(pairwise(edges))
+
+
+def foreign(name, V):
+    """The same numbers as tensors that a kernel must not touch by their address."""
+    if name == "subclass":
+        return TwoTensor(V, V.clone())
+    if name == "negative":
+        return torch.complex(V, V).conj().imag
+    return V.to("meta")
+
+
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+@pytest.mark.parametrize("name", ["subclass", "negative", "meta"])
+def test_a_kernel_keeps_off_what_has_no_numbers_of_its_own(name):
+    layer = nn.Conv2d(4, 6, 3)
+    V, blocks = layer.weight.detach(), kernels(layer)
+    strange = foreign(name, V).contiguous() if name != "negative" else foreign(name, V)
+    F = torch.empty_like(V)
+    assert native.takes(V[0, 0])
+    assert not native.takes(strange[0, 0])
+    for one, other in ((strange, F), (F, strange)):
+        assert not native.threshold_blocks(one, other, blocks, threshold=0.1, soft=True)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop", "ignore::DeprecationWarning")
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+def test_a_kernel_keeps_off_under_tracers_and_transforms():
+    layer = nn.Conv2d(4, 6, 3)
+    V, blocks = layer.weight.detach(), kernels(layer)
+    prox = lambda V: L1().prox(V, blocks, 0.2)
+    expected = prox(V)
+    traced = make_fx(prox)(torch.randn_like(V))
+    torch.testing.assert_close(traced(V), expected)
+    many = torch.vmap(prox)(torch.stack([V, 2 * V]))
+    torch.testing.assert_close(many, torch.stack([expected, prox(2 * V)]))
+    with FakeTensorMode() as mode:
+        assert prox(mode.from_tensor(V)).shape == V.shape
+    with forward_ad.dual_level():
+        moved = prox(forward_ad.make_dual(V, torch.ones_like(V)))
+        assert forward_ad.unpack_dual(moved).tangent is not None
+
+
+def test_strided_tensors_are_torchs():
+    layer = nn.Linear(16, 8)
+    V, blocks = layer.weight.detach(), outputs(layer)
+    other = torch.empty(8, 32)[:, ::2]
+    assert not native.threshold_blocks(V, other, blocks, threshold=0.1, soft=True)
+    assert not native.takes(other)
+    torch.testing.assert_close(L1().prox(V, blocks, 0.3, out=other), L1().prox(V, blocks, 0.3))
+
+
 def test_many_blocks_are_shared_among_threads(monkeypatch):
     monkeypatch.setattr(native, "GRAIN", 50)
     layer = nn.Conv2d(13, 17, 3)
@@ -89,6 +187,9 @@ def test_what_the_kernel_cannot_take_goes_to_torch(case):
 
 def test_without_the_library_nothing_is_claimed(monkeypatch):
     monkeypatch.setattr(native.ctypes, "CDLL", lambda path: (_ for _ in ()).throw(OSError("no")))
+    assert native._load() is None
+    # Nor by a library of older sources, which lacks a kernel.
+    monkeypatch.setattr(native.ctypes, "CDLL", lambda path: object())
     assert native._load() is None
     monkeypatch.setattr(native, "_LIBRARY", None)
     assert not native.available()

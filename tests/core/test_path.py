@@ -339,6 +339,12 @@ def test_to_go_on_without_the_mus_is_refused() -> None:
         next(regularisation_path(admm, descend, evaluate=quality, start=Progress(1)))
 
 
+def test_a_path_that_is_through_has_nothing_left() -> None:
+    admm = ADMM(Quadratic(), L0(), rho=0.7)
+    path = regularisation_path(admm, descend, evaluate=quality, mus=[0.1], start=Progress(1))
+    assert not list(path)
+
+
 def test_a_fine_tune_that_brings_zeros_back_is_refused() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2))
     admm = ADMM(model, L0(), rho=1.0, layers=nn.Conv2d)
@@ -391,6 +397,10 @@ def test_an_evaluate_that_returns_no_number_is_refused(value: object) -> None:
         ({"restart": "no"}, "restart must be True or False, not 'no'."),
         ({"mus": np.array(0.1)}, "mus must be a list, as in mus=[0.01, 0.02], not array(0.1)."),
         ({"start": 2}, "start must be of the class Progress, not 2."),
+        (
+            {"start": Progress(2)},
+            "`start` is at point 2 of a path of 1: give the `mus` that the path was started with.",
+        ),
         ({"evaluate": None}, "evaluate must be a function, not None."),
         ({"train": "sgd"}, "train must be a function, not 'sgd'."),
         ({"checkpoint": "here"}, "checkpoint must be a function, not 'here'."),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath import native
-from sparsepath.lab.dropout import Keyed
+from sparsepath.lab.dropout import Keyed, keyed
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.lane import Lane
 from sparsepath.lab.models import NETWORKS, cpu
@@ -62,12 +62,18 @@ def test_relu_and_pooling_as_one_have_torchs_values(
     assert back.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+NANS = {torch.bfloat16: (0x7F81, 0x7FC0, -0x7F, -0x40), torch.float32: (0x7FC00000, -0x400000)}
+"""Of both signs, by their bits: a number of Python's would have but one."""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nan"), [(dtype, nan) for dtype, nans in NANS.items() for nan in nans]
+)
 @pytest.mark.parametrize("place", range(4))
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_nan_of_either_sign_is_not_lost(dtype: torch.dtype, place: int, sign: float) -> None:
+def test_a_nan_of_either_sign_is_not_lost(dtype: torch.dtype, nan: int, place: int) -> None:
     images = torch.full((1, 16, 2, 2), 3.0, dtype=dtype)
-    images[..., place // 2, place % 2] = torch.tensor(math.nan).copysign(torch.tensor(sign)).item()
+    bits(images)[..., place // 2, place % 2] = nan
+    assert images.isnan().sum() == 16
     images = images.to(memory_format=torch.channels_last)
     assert cpu.trained(LAYERS, images).isnan().all()
     assert plain(images).isnan().all()
@@ -81,8 +87,9 @@ def test_a_nan_of_either_sign_is_not_lost(dtype: torch.dtype, place: int, sign: 
         torch.randn(2, 8, 6, 6),
         torch.randn(2, 8, 6, 6, dtype=torch.float64).to(memory_format=torch.channels_last),
         torch.randn(8, 6, 6),
+        torch.zeros(0, 8, 6, 6).to(memory_format=torch.channels_last),
     ],
-    ids=["odd height", "odd width", "map after map", "float64", "one image"],
+    ids=["odd height", "odd width", "map after map", "float64", "one image", "no image"],
 )
 def test_maps_that_the_kernel_does_not_take_go_through_torch(images: Tensor) -> None:
     assert cpu.trained(LAYERS, images.requires_grad_()).equal(plain(images))
@@ -103,6 +110,108 @@ def test_maps_that_the_kernel_does_not_take_go_through_torch(images: Tensor) -> 
 def test_other_pooling_is_torchs(pool: nn.Module) -> None:
     images = torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)
     assert cpu.trained([nn.ReLU(), pool], images).equal(pool(images.relu()))
+
+
+class Leaky(nn.ReLU):
+    """A user's own, in the place of a ReLU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.leaky_relu(input, 0.1)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [Leaky(), nn.MaxPool2d(2)],
+        [nn.Identity(), nn.MaxPool2d(2)],
+        [nn.ReLU(), nn.Identity(), nn.MaxPool2d(2)],
+        [nn.MaxPool2d(2), nn.ReLU()],
+        [nn.ReLU()],
+    ],
+    ids=["subclass", "no ReLU", "apart", "ReLU last", "ReLU alone"],
+)
+def test_other_layers_are_called_as_they_are(layers: list[nn.Module]) -> None:
+    images = torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)
+    assert cpu.trained(layers, images).equal(nn.Sequential(*layers)(images))
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_hooks_are_called(at: int) -> None:
+    layers, seen = [nn.ReLU(), nn.MaxPool2d(2)], []
+    layers[at].register_forward_hook(lambda layer, given, made: seen.append(made))
+    images = torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)
+    cpu.trained(layers, images)
+    assert len(seen) == 1
+
+
+def test_indices_are_returned_where_they_are_asked_for() -> None:
+    images = torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)
+    pooled, indices = cpu.trained([nn.ReLU(), nn.MaxPool2d(2, return_indices=True)], images)
+    assert pooled.shape == indices.shape
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_gradients_come_in_any_order_of_memory(order: torch.memory_format) -> None:
+    images = pixels(2, 8, 6, 4, dtype=torch.float32)
+    gradient = torch.randn(2, 8, 3, 2).contiguous(memory_format=order)
+    ours, theirs = (
+        torch.autograd.grad(make(images), images, gradient)[0]
+        for make in (lambda x: cpu.trained(LAYERS, x), plain)
+    )
+    assert ours.equal(theirs)
+
+
+def test_gradients_can_be_differentiated_again() -> None:
+    torch.manual_seed(0)
+    model = NETWORKS["cnn"](dropout=0.3).train()
+    keyed(model, torch.tensor(3, dtype=torch.int32))
+    images = torch.randn(4, 3, 32, 32).to(memory_format=torch.channels_last).requires_grad_()
+    penalties = []
+    for library in (native._LIBRARY, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "_LIBRARY", library)
+            (gradient,) = torch.autograd.grad(model(images).sum(), images, create_graph=True)
+            penalties.append(torch.autograd.grad(gradient.square().sum(), model.fc2.weight)[0])
+    torch.testing.assert_close(*penalties)
+    assert penalties[0].norm() > 0
+
+
+def test_a_network_trains_by_the_kernels_and_is_evaluated_without() -> None:
+    model = NETWORKS["cnn"](dropout=0.0)
+    images = torch.randn(2, 3, 32, 32).to(memory_format=torch.channels_last)
+
+    def kinds() -> set[str]:
+        waiting, found = [model(images).grad_fn], set()
+        while waiting:
+            node = waiting.pop()
+            found.add(type(node).__name__)
+            waiting += [into for into, _ in node.next_functions if into is not None]
+        return found
+
+    assert "ReluPoolBackward" in kinds()
+    model.eval()
+    assert "ReluPoolBackward" not in kinds()
+
+
+def test_a_network_trains_whatever_the_usual_device_is() -> None:
+    model = NETWORKS["cnn"](dropout=0.3).train()
+    keyed(model, torch.tensor(3, dtype=torch.int32))
+    images = torch.randn(2, 3, 32, 32).to(memory_format=torch.channels_last)
+    expected = model(images)
+    with torch.device("meta"):  # as one of a GPU would be
+        found = model(images)
+        found.sum().backward()
+    assert found.equal(expected)
+
+
+def test_every_number_of_bfloat16_is_dropped_as_torch_does() -> None:
+    patterns = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.bfloat16)
+    values = patterns[~patterns.isnan()].repeat(3)
+    layer = Keyed(0.3, torch.tensor(5, dtype=torch.int32), 0)
+    living = layer(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "_LIBRARY", None)
+        assert bits(living).equal(bits(layer(values)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

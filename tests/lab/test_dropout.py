@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from sparsepath import native
 from sparsepath.lab.dropout import Keyed, keyed, mixed
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.lane import Lane
@@ -35,8 +36,14 @@ def test_as_many_values_die_as_told_and_the_mean_stays(p: float) -> None:
 @pytest.mark.parametrize("p", [0.1, 0.5])
 @pytest.mark.parametrize(
     ("one", "other"),
-    [((0, 0), (1, 0)), ((0, 0), (0, 1)), ((5, 0), (6, 1)), ((0, 3), (2**31 - 2, 3))],
-    ids=["next step", "next layer", "both", "far"],
+    [
+        ((0, 0), (1, 0)),
+        ((0, 0), (0, 1)),
+        ((5, 0), (6, 1)),
+        ((6, 0), (5, 1)),
+        ((0, 3), (2**31 - 2, 3)),
+    ],
+    ids=["next step", "next layer", "both", "next layer a step ago", "far"],
 )
 def test_steps_and_layers_have_masks_of_their_own(
     p: float, one: tuple[int, int], other: tuple[int, int]
@@ -85,6 +92,35 @@ def test_values_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
     dropped = layer(values)
     assert dropped.shape == values.shape
     assert torch.equal(dropped[dropped != 0], 2 * values[dropped != 0])
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (4, 6, 5), (2, 6, 5, 4), (2, 6, 3, 4, 5)])
+def test_the_key_alone_decides_a_mask_not_the_kernels_nor_the_memory_order(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = Keyed(0.5, torch.tensor(7, dtype=torch.int32), 0)
+    values = torch.rand(shape) + 1
+    strided = values.movedim(1, -1).contiguous().movedim(-1, 1)
+    by_kernels = layer(values), layer(strided), layer(torch.rand(*shape, 2)[..., 0] + 1)
+    monkeypatch.setattr(native, "_LIBRARY", None)
+    mask = layer(values) != 0
+    assert 0 < int(mask.sum()) < mask.numel()
+    for dropped in by_kernels:
+        assert torch.equal(dropped != 0, mask)
+
+
+@pytest.mark.parametrize("p", [1.0, 1 - 1e-10])
+@pytest.mark.parametrize("kernels", [True, False])
+def test_nothing_lives_where_nothing_can_be_drawn_that_does(
+    p: float, kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kernels:
+        monkeypatch.setattr(native, "_LIBRARY", None)
+    layer = Keyed(p, torch.tensor(7, dtype=torch.int32), 0)
+    values = torch.rand(64, 64, requires_grad=True)
+    dropped = layer(values)
+    assert not dropped.any()
+    assert not torch.autograd.grad(dropped.sum(), values)[0].any()
 
 
 def test_every_place_dies_as_often_as_any_other() -> None:

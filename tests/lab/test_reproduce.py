@@ -237,6 +237,32 @@ def test_a_pair_that_is_half_walked_is_not_gathered(folder: Path) -> None:
     assert not several.exists(), "one pair is none to test"
 
 
+@pytest.mark.parametrize("before", [{"dtype": "bfloat16"}, {"machine": {"device": "H200"}}])
+def test_a_walk_that_went_on_elsewhere_is_in_no_pair(folder: Path, before: dict[str, Any]) -> None:
+    assert run("t-test", folder)
+    walked = folder / "out/cifar10/t-test/walked"
+    for name in ("l0", "fine-tuning"):  # neither alone, nor both in the same way
+        written = walked / f"digit-net-{name}-2-0.json"
+        record = json.loads(written.read_text())
+        written.write_text(json.dumps({**record, "earlier": [{"points": 1, **before}]}))
+        several = walked.parent / "several-dense-networks.json"
+        several.unlink(missing_ok=True)
+        parts.gather_pairs(parts.t_test(), walked)
+        assert not several.exists(), "one pair is none to test"
+
+
+def test_an_arm_says_of_each_seed_where_it_was_walked(folder: Path) -> None:
+    assert run("comparisons", folder)
+    place = folder / "out/cifar10/comparisons"
+    written = place / "walked/digit-net-l0-2-1.json"
+    record = json.loads(written.read_text())
+    earlier = [{"points": 1, "machine": {"device": "H200"}, "dtype": "bfloat16"}]
+    written.write_text(json.dumps({**record, "earlier": earlier}))
+    parts.gather_arms(parts.comparisons("digit-net", finetune=2), place / "walked")
+    devices = json.loads((place / "digit-net-2.json").read_text())["devices"]["l0"]
+    assert devices == {"0": "cpu float32", "1": "H200 bfloat16 and cpu float32"}
+
+
 def test_walks_from_two_networks_of_one_name_are_not_gathered_as_of_one(folder: Path) -> None:
     assert run("t-test", folder)
     walked = folder / "out/cifar10/t-test/walked"
@@ -297,6 +323,7 @@ def test_a_comparison_has_the_mean_of_its_dense_networks_and_only_whole_fine_tun
     parts.gather_arms(parts.comparisons("digit-net", finetune=2), place / "walked")
     record = json.loads((place / "digit-net-2.json").read_text())
     assert record["dense"] == pytest.approx(0.6)
+    assert record["dense_seeds"] == {"0": 0.5, "1": 0.7}
     assert set(record["fine_tuning"]) == {"0"}
 
 

@@ -7,13 +7,13 @@ the ratios of the rounds.
 """
 
 import argparse
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from machine import described
 from torch import nn
 
 from sparsepath import ADMM, L0, L1, kernels, outputs
@@ -87,7 +87,9 @@ def main() -> None:
     admm = ADMM(model, L0(), rho=0.1, mu=1e-4, layers=NIN.sparsified)
     plain = training_step(model, lambda: 0.0)
     results = {
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "machine": described(),
+        "threads": torch.get_num_threads(),
+        "weights": given.weights,
         "torch": torch.__version__,
         "proximity and backward in a NIN step": ratios(
             training_step(model, admm.proximity), plain, given.rounds

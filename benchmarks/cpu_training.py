@@ -1,9 +1,9 @@
-"""What a training step on a CPU gains when freed memory is kept (`sparsepath/lab/memory.py`).
+"""What a training step on a CPU gains by keeping freed memory, and by kernels of our own.
 
-    python benchmarks/memory.py [--rounds 5] --out benchmarks/results/memory.json
+    python benchmarks/cpu_training.py [--rounds 5] --out benchmarks/results/cpu_training.json
 
-The engine's own step at batch 128 on random images, with and without, by turns, each time in a
-process of its own, since what a C library was told holds for the life of a process.
+The engine's own step at batch 128 on random images in each `WAYS`, by turns, each time in a process
+of its own, since what a C library was told holds for the life of a process.
 """
 
 import argparse
@@ -13,12 +13,14 @@ import statistics
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from machine import described
 
+from sparsepath import native
 from sparsepath.lab.engine import Engine
 from sparsepath.lab.folders import circumstances
 from sparsepath.lab.lane import Lane
@@ -26,8 +28,27 @@ from sparsepath.lab.memory import keep_freed
 from sparsepath.lab.models import NETWORKS
 from sparsepath.storage import write_json
 
-CASES = ("cnn bfloat16", "low-rank-cnn bfloat16", "low-rank-nin bfloat16", "cnn float32")
+CASES = (
+    "cnn bfloat16",
+    "low-rank-cnn bfloat16",
+    "nin bfloat16",
+    "low-rank-nin bfloat16",
+    "cnn float32",
+)
+WAYS = ("usual", "kept", "kernels")
+"""Each has what the one before has: `lab/memory.py` keeps freed memory, `lab/models/cpu.py` and
+`lab/dropout.py` have kernels for ReLU with pooling and for dropout."""
 STEPS = 12
+
+
+def prepared(way: str) -> None:
+    """Let this process train in this way."""
+    if way != "usual" and not keep_freed():
+        sys.exit("The C library of this machine cannot be told to keep what is freed.")
+    if way != "kernels":
+        native._LIBRARY = None
+    elif not native.available():
+        sys.exit("The kernels are not built: install with a C compiler at hand.")
 
 
 def measured(case: str) -> dict[str, float]:
@@ -49,24 +70,27 @@ def measured(case: str) -> dict[str, float]:
 
 
 def compared(case: str, rounds: int) -> dict[str, Any]:
-    """Both ways by turns: medians, and the range of the rounds' ratios."""
-    found: dict[str, list[dict[str, float]]] = {"usual": [], "kept": []}
+    """All ways by turns: medians, and those of the rounds' ratios with their range."""
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way, rows in found.items():
             command = [sys.executable, __file__, "--one", case, way]
             said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             rows.append(json.loads(said))
-    times = {way: [row["ms a step"] for row in rows] for way, rows in found.items()}
-    ratios = [kept / usual for kept, usual in zip(times["kept"], times["usual"], strict=True)]
-    return {
-        **{
-            way: {key: statistics.median(row[key] for row in rows) for key in rows[0]}
-            for way, rows in found.items()
-        },
-        "kept over usual": statistics.median(ratios),
-        "least": min(ratios),
-        "most": max(ratios),
+    medians = {
+        way: {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        for way, rows in found.items()
     }
+    ratios = {}
+    for before, after in pairwise(WAYS):
+        rounds_of = zip(found[before], found[after], strict=True)
+        each = [new["ms a step"] / old["ms a step"] for old, new in rounds_of]
+        ratios[f"{after} over {before}"] = {
+            "median": statistics.median(each),
+            "least": min(each),
+            "most": max(each),
+        }
+    return {**medians, **ratios}
 
 
 def main() -> None:
@@ -78,12 +102,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.one:
         case, way = given.one
-        if way == "kept":
-            keep_freed()
+        prepared(way)
         print(json.dumps(measured(case)))
         return
-    if not keep_freed():  # this process measures nothing
-        sys.exit("The C library of this machine cannot be told to keep what is freed.")
     results: dict[str, Any] = {
         **circumstances(torch.device("cpu")),
         "machine described": described(),

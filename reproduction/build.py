@@ -4,9 +4,9 @@
 
 It deletes what else lies in those folders. `<data>/paper/*.json` are the paths in paper mode.
 `<data>/comparisons/*.json` say what other methods do from the same dense networks: `arms` (arm,
-seed, points of zero share and accuracy), `dense`, `fine_tuning` by seed, and the epochs of a
-`finetune`; so do those of `<data>/best-mode`, which have l0 alone. `<data>/t-test/*.json` are the
-pairs of Appendix A under a `title`.
+seed, points of zero share and accuracy), `dense`, which is a mean, `dense_seeds` and `fine_tuning`
+by seed, and the epochs of a `finetune`; so do those of `<data>/best-mode`, which have l0 alone.
+`<data>/t-test/*.json` are the pairs of Appendix A under a `title`.
 """
 
 import argparse
@@ -54,7 +54,10 @@ def tables() -> Mapping[str, Table]:
             # A call that was stopped may have gathered others than l0 alone.
             against = "l0" if "l0" in record["arms"] else next(iter(record["arms"]))
             made[_named(part, record)] = arms_table(
-                record["arms"], title=_titled(part, record), against=against
+                record["arms"],
+                title=_titled(part, record),
+                against=against,
+                dense=record.get("dense_seeds"),
             )
     trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
     return {**made, "t-test": t_test(PAPER, trials)}

@@ -444,3 +444,30 @@ def test_what_is_known_by_heart_is_counted_over_all_training_images():
         found = known(Brightness(), data, batch=batch)
         assert found["accuracy"] == 0.75
         assert found["loss"] == pytest.approx((wrong + 3 * right) / 4)
+
+
+def test_the_error_of_a_change_is_that_of_the_images_that_one_alone_has_right(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))  # it stands beside speed.py
+    compared = runpy.run_path(str(FOLDER / "paired.py"))["compared"]
+    dense = torch.tensor([True] * 6 + [False] * 4)
+    sparse = torch.tensor([True] * 3 + [False] * 3 + [True] + [False] * 3)
+    # Of ten, three lost and one gained: differences of variance 0.4 - 0.04.
+    found = compared(dense, sparse)
+    assert (found["lost"], found["gained"]) == (3, 1)
+    assert found["change"] == pytest.approx(-0.2)
+    assert found["standard_error"] == pytest.approx((0.36 / 10) ** 0.5)
+    assert compared(dense, dense)["standard_error"] == 0
+
+
+def test_the_paired_changes_are_those_of_the_records():
+    # Float32 here, the GPU's 10-bit stand-in for some of them there: 0.01 points or so.
+    record = read_json(FOLDER / "paired.json")
+    assert record["test_images"] == 10_000
+    for name, pair in record["paths"].items():
+        walked = read_json(FOLDER / f"{name}.json")
+        change = walked["points"][-1]["test"] - walked["dense"]["test"]
+        assert pair["change"] == pytest.approx(change, abs=3e-4), name
+        assert pair["gained"] - pair["lost"] == round(10_000 * pair["change"])
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    errors = sorted(100 * pair["standard_error"] for pair in record["paths"].values())
+    assert f"has one of {errors[0]:.2f} to {errors[-1]:.2f}\n" in page

@@ -1,7 +1,6 @@
 """Several methods compared at equal sparsity: accuracies over seeds, and a table of them."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ from sparsepath.report.layout import Table
 from sparsepath.report.statistics import Sample, interval_of, paired_p_of
 
 Points = Sequence[tuple[float, float]]
-"""(share of zero blocks, share of images right), in any order."""
+"""(share of zero blocks, share of images right), in the order in which they were walked."""
 
 Arms = Mapping[str, Mapping[Any, Points]]
 """The points of each method (arm) and seed."""
 
-LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 _SAME = 1e-9  # points: differences that vary no more are equal but for rounding
 _NEAR = 2e-3  # so close to a level a point counts as at it: blocks come in whole numbers
 
@@ -24,11 +23,10 @@ _NEAR = 2e-3  # so close to a level a point counts as at it: blocks come in whol
 def accuracies_at(seeds: Mapping[Any, Points], zeros: float) -> list[float] | None:
     """Each seed's accuracy at this share of zero blocks, None where a seed has no points around it.
 
-    Between its points a seed is interpolated, and never beyond them.
+    Between its points a seed is interpolated, and never beyond them. Of several points with as many
+    zeros the last counts.
     """
-    curves = [sorted(points) for points in seeds.values()]
-    if any(left[0] == right[0] for curve in curves for left, right in pairwise(curve)):
-        raise BadInput("An arm has two accuracies at one sparsity: which of them counts?")
+    curves = [sorted(dict(points).items()) for points in seeds.values()]
     if any(zeros < c[0][0] - _NEAR or zeros > c[-1][0] + _NEAR for c in curves):
         return None
     return [float(np.interp(zeros, *np.array(curve).T)) for curve in curves]
@@ -54,9 +52,17 @@ def usual_levels(seeds: Mapping[Any, Points]) -> list[float]:
 
 
 def arms_table(
-    arms: Arms, *, title: str, against: str, levels: Sequence[float] | None = None
+    arms: Arms,
+    *,
+    title: str,
+    against: str,
+    levels: Sequence[float] | None = None,
+    dense: Mapping[Any, float] | None = None,
 ) -> Table:
-    """Mean and deviation of each arm at each level, and by how much one arm is above the others."""
+    """Mean and deviation of each arm at each level, and by how much one arm is above the others.
+
+    It is also compared with the `dense` networks, of which each seed has the accuracy of one.
+    """
     if against not in arms:
         raise BadInput(f"There is no arm {against!r} among {', '.join(map(repr, arms))}.")
     for arm, seeds in arms.items():
@@ -64,9 +70,10 @@ def arms_table(
     levels = usual_levels(arms[against]) if levels is None else levels
     samples = {arm: [_sample(seeds, level) for level in levels] for arm, seeds in arms.items()}
     rows = [[arm, str(len(arms[arm])), *map(_shown, found)] for arm, found in samples.items()]
-    for arm, seeds in arms.items():
-        if arm == against:
-            continue
+    others = {arm: seeds for arm, seeds in arms.items() if arm != against}
+    if dense:
+        others["dense"] = {seed: [(0.0, share), (1.0, share)] for seed, share in dense.items()}
+    for arm, seeds in others.items():
         gaps = [_gaps(arms[against], seeds, level) for level in levels]
         rows.append([f"{against} - {arm}", "", *map(_difference, gaps)])
         if any(each is not None and each.n > 1 for each in gaps):
@@ -74,14 +81,14 @@ def arms_table(
     beside = (
         f"; below, how many points {against} is above the others, the standard error of the "
         "difference, and its interval and p by a t-test, by pairs of the same seed where there "
-        "are two or more"
+        "are two or more, not corrected for the columns that are looked at"
     )
     return Table(
         title,
         ["arm", "seeds", *(f"{100 * level:.3g}% zero" for level in levels)],
         rows,
         "Test accuracy in percent, mean (sd) over seeds, interpolated between the points of a "
-        f"path{beside if len(arms) > 1 else ''}. Empty where an arm has no points.",
+        f"path{beside if others else ''}. Empty where an arm has no points.",
     )
 
 

@@ -13,13 +13,14 @@ DENSE = ("over dense in sparsepath", "over dense in onnxruntime")
 
 def measured(records: Sequence[Record]) -> Table:
     """The last point of each path whose time was measured, beside the dense network's."""
-    rows, machines, stood = [], set(), False
+    rows, machines, stood = [], dict[str, str](), False
     for record in records:
         point = record["points"][-1]
         gains = point.get("latency", {}).get("gains")
         if gains is None:
             continue
-        machines.add(str(point["latency"]["machine"]))
+        machine = str(point["latency"]["machine"])
+        number = machines.setdefault(machine, str(len(machines) + 1))
         instead = bool(point["latency"].get("stand_in"))
         stood |= instead
         rows.append(
@@ -30,6 +31,7 @@ def measured(records: Sequence[Record]) -> Table:
                 percent(point["sparsity"]["of_blocks"]),
                 f"{point['macs']['speedup']:.2f}",
                 *(_gain(gains[batch], dense) for batch in BATCHES for dense in DENSE),
+                number,
             ]
         )
     over = [f"{batch}, {dense}" for batch in BATCHES for dense in DENSE]
@@ -37,10 +39,11 @@ def measured(records: Sequence[Record]) -> Table:
         " Stand-in: the weights were not kept, and the dense network without its smallest kernels, "
         "as many in each layer, was measured in their place."
     )
-    where = f" On {' and '.join(sorted(machines))}, one thread." if machines else ""
+    named = "; ".join(f"{number}: {machine}" for machine, number in machines.items())
+    where = f" One thread of machine {named}; gains on two cannot be compared." if named else ""
     return Table(
         "How many times faster the last networks of the paths are in our runtime, measured.",
-        ["data", "network", "path", "zero kernels", "MACs fewer", *over],
+        ["data", "network", "path", "zero kernels", "MACs fewer", *over, "machine"],
         rows,
         "Zero kernels in percent. MACs fewer is what zeros would give if time were multiplications."
         f"{where}{said if stood else ''} Medians of calls that took turns in one process "

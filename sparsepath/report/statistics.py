@@ -37,13 +37,14 @@ class Comparison:
     second: Sample
     difference: float
     """mean of first - second"""
-    interval: tuple[float, float]
-    """of the mean difference of a pair, with 95 % confidence"""
-    welch_p: float
-    paired_p: float
-    cohen_d: float
+    interval: tuple[float, float] | None
+    """of the mean difference of a pair, with 95 % confidence; None, as the rest, where nothing
+    varies that it would have to be told from"""
+    welch_p: float | None
+    paired_p: float | None
+    cohen_d: float | None
     """the difference in standard deviations, both pooled"""
-    paired_d: float
+    paired_d: float | None
     """the difference in standard deviations of the pairs' differences"""
 
 
@@ -55,19 +56,18 @@ def compare(pairs: Sequence[tuple[float, float]]) -> Comparison:
         raise BadInput(f"A t-test needs finite figures, not {pairs!r}.")
     first, second = (Sample.of(figures) for figures in zip(*pairs, strict=True))
     gaps = Sample.of([one - other for one, other in pairs])
-    if gaps.sd <= 1e-12 * max(abs(first.mean), abs(second.mean)):  # equal but for rounding
-        raise BadInput(
-            f"A t-test needs differences that vary from pair to pair; these do not: {pairs!r}."
-        )
+    rounding = 1e-12 * max(abs(first.mean), abs(second.mean))
+    within = pooled_sd(first, second)
+    alone, paired = within > rounding, gaps.sd > rounding
     return Comparison(
         first,
         second,
         gaps.mean,
-        interval_of(gaps),
-        welch_p_of(first, second),
-        paired_p_of(gaps),
-        gaps.mean / pooled_sd(first, second),
-        gaps.mean / gaps.sd,
+        interval_of(gaps) if paired else None,
+        welch_p_of(first, second) if alone else None,
+        paired_p_of(gaps) if paired else None,
+        gaps.mean / within if alone else None,
+        gaps.mean / gaps.sd if paired else None,
     )
 
 

@@ -75,7 +75,11 @@ def _nothing(paper: _Paper) -> str:
 
 
 def _interval(found: Comparison) -> str:
-    return " to ".join(f"{end:+.2f}" for end in found.interval)
+    return " to ".join(f"{end:+.2f}" for end in found.interval or ())
+
+
+def _figure(value: float | None, digits: str) -> str:
+    return "" if value is None else format(value, digits)
 
 
 _ROWS = (
@@ -98,21 +102,25 @@ _ROWS = (
     _Row(
         "p (Welch)",
         lambda p: f"{p.p:g} as printed, {welch_p_of(p.admm, p.tuned):.2g} from its figures",
-        lambda t: f"{t.tuning.welch_p:.2g}",
+        lambda t: _figure(t.tuning.welch_p, ".2g"),
     ),
-    _Row("p (paired)", _nothing, lambda t: f"{t.tuning.paired_p:.2g}"),
+    _Row("p (paired)", _nothing, lambda t: _figure(t.tuning.paired_p, ".2g")),
     _Row(
         "Cohen's d",
         lambda p: f"{p.gap / pooled_sd(p.admm, p.tuned):.2f} from its figures",
-        lambda t: f"{t.tuning.cohen_d:.2f}",
+        lambda t: _figure(t.tuning.cohen_d, ".2f"),
     ),
-    _Row("paired d", _nothing, lambda t: f"{t.tuning.paired_d:.2f}"),
+    _Row("paired d", _nothing, lambda t: _figure(t.tuning.paired_d, ".2f")),
     _Row(
         "ADMM - dense",
         lambda p: f"{p.admm.mean - p.dense:+.2f}",
         lambda t: f"{t.start.difference:+.2f}",
     ),
-    _Row("p (ADMM - dense)", lambda p: f"{p.p:g} as printed", lambda t: f"{t.start.paired_p:.2g}"),
+    _Row(
+        "p (ADMM - dense)",
+        lambda p: f"{p.p:g} as printed",
+        lambda t: _figure(t.start.paired_p, ".2g"),
+    ),
 )
 
 
@@ -141,5 +149,5 @@ def t_test(paper: Record, records: Mapping[str, Record]) -> Table:
         "Accuracies and zero kernels in percent, differences in points; p of two-sided t-tests, "
         "that against the dense network paired with the run's own. The paper does not say of "
         "which test its p is. Cohen's d: the difference in pooled standard deviations of the runs; "
-        "paired d: in standard deviations of the pairs' differences.",
+        "paired d: in standard deviations of the pairs' differences. Empty where nothing varies.",
     )

@@ -11,8 +11,9 @@ TOLERANCE = 0.01
 """What the chosen point may lose in validation, as for a run that does not say otherwise."""
 
 
-ARM = re.compile(r"(?:(?P<arm>.*?)-)?(?P<rest>\d+)-(?P<seed>\d+)")
-"""The variant of a repeated walk: its arm, where that is not its method, a number, and its seed."""
+ARM = re.compile(r"(?:(?P<arm>.*?)-)?(?P<rest>\d+|best)-(?P<seed>\d+)")
+"""The variant of a repeated walk: its arm, where that is not its method, a number or best mode's
+name, and its seed."""
 SHARE = re.compile(r"-\d*\.?\d+$")
 """What a one-shot walk adds to its arm: each of its points is a walk of its own."""
 

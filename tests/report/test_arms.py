@@ -16,8 +16,11 @@ ARMS = {
 }
 
 
-def row(name, **options):
-    table = arms_table(ARMS, title="t", against="l0", **options)
+LEVELS = (0.5, 0.7, 0.8, 0.9)
+
+
+def row(name, *, levels=LEVELS, **options):
+    table = arms_table(ARMS, title="t", against="l0", levels=levels, **options)
     return next(list(cells[1:]) for cells in table.rows if cells[0] == name)
 
 
@@ -50,21 +53,40 @@ def test_the_interval_and_p_are_those_of_a_t_test_of_the_pairs():
     assert row("its 95 % interval, p")[4:] == [""]
 
 
+def test_the_arm_is_compared_with_its_dense_networks_by_pairs_too():
+    # At 90 %: 88, 90 and 92 %; the third seed has no dense network, and the fourth no path.
+    dense = {0: 0.90, 1: 0.93, 3: 0.5}
+    assert row("l0 - dense", levels=(0.9,), dense=dense) == ["", "-2.50 ± 0.50"]
+    alone = arms_table({"l0": ARMS["l0"]}, title="t", against="l0", levels=(0.9,), dense=dense)
+    assert [cells[0] for cells in alone.rows] == ["l0", "l0 - dense", "its 95 % interval, p"]
+    assert "not corrected for the columns" in alone.note
+
+
 def test_differences_that_do_not_vary_have_no_interval():
     same = {seed: [(0.5, 0.9)] for seed in range(3)}
     table = arms_table({"l0": same, "l1": same}, title="t", against="l0", levels=[0.5])
     assert list(table.rows[-1]) == ["its 95 % interval, p", "", ""]
 
 
-def test_two_accuracies_at_one_sparsity_are_refused():
-    with pytest.raises(BadInput, match="two accuracies at one sparsity"):
-        accuracies_at({0: [(0.0, 0.88), (0.0, 0.91)]}, 0.0)
+def test_of_several_points_with_as_many_zeros_the_last_walked_counts():
+    stuck = {0: [(0.0, 0.95), (1.0, 0.31), (1.0, 0.10)]}
+    assert accuracies_at(stuck, 1.0) == [0.10]
+    assert accuracies_at({0: [(1.0, 0.10), (1.0, 0.31), (0.0, 0.95)]}, 1.0) == [0.31]
 
 
 def test_levels_are_those_that_are_asked_for():
     table = arms_table(ARMS, title="t", against="l0", levels=(0.6,))
     assert list(table.titles) == ["arm", "seeds", "60% zero"]
     assert row("magnitude", levels=(0.6,)) == ["2", "87.00 (1.41)"]
+
+
+def test_the_usual_levels_are_all_that_counting_methods_stop_at():
+    long = {"l0": {0: [(0.4, 0.9), (1.0, 0.8)]}}
+    shares = [
+        title.removesuffix("% zero")
+        for title in arms_table(long, title="t", against="l0").titles[2:]
+    ]
+    assert shares == ["50", "60", "70", "80", "85", "90", "95", "100"]
 
 
 def test_the_last_level_is_where_the_first_path_of_the_arm_ends():

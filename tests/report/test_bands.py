@@ -68,7 +68,7 @@ def walks(jobs):
     ("finetune", "own", "points"),
     [
         (5, {3: "magnitude, gradual-late, 3 runs"}, [7, 7, 7, 7, 7, 2]),
-        (40, {5: "magnitude, one-shot, 12 runs"}, [7, 7, 7, 7, 2, 4]),
+        (40, {5: "magnitude, one-shot, 9 runs"}, [7, 7, 7, 7, 2, 3]),
     ],
 )
 def test_peers_are_series_of_their_own_beside_l0_and_l1(finetune, own, points):

@@ -247,9 +247,9 @@ def test_peers_are_drawn_as_bands_beside_l0_and_l1(chromium, tmp_path):
         "magnitude, gradual, 2 runs",
         "ssl, 2 runs",
         "fine-tuning, 2 runs",
-        "magnitude, one-shot, 8 runs",
+        "magnitude, one-shot, 6 runs",
     ]
-    assert [length for _, length, *_ in lines] == [7, 7, 7, 7, 2, 4]
+    assert [length for _, length, *_ in lines] == [7, 7, 7, 7, 2, 3]
     assert lines[0][2] == pytest.approx(100 * (0.9 - 0.0005))
     styles = {(line["color"], line["dash"]) for *_, line in lines}
     assert len(styles) == len(lines)

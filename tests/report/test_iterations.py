@@ -90,11 +90,15 @@ def test_the_table_has_a_row_a_path():
 def test_the_table_says_in_short_what_its_rows_do():
     one, other = walked([4, 2, 1], [9, 9, 9], [8, 4, 2]), walked([6, 3, 1], [9, 9, 9], [8, 4, 3])
     other["penalty"] = "l1"
-    note = iterations(printed(2, 3), [one, other]).note
+    # Of a path that was walked twice the variant has a row, and no part in the medians.
+    again = {**one, "variant": "unguarded"}
+    table = iterations(printed(2, 3), [one, other, again])
+    note = table.note
+    assert len(table.rows) == 3
     # 4 and 12 epochs of ours to 2 * 3 and 4 * 4 of the paper's.
     assert note.endswith(
-        " Medians (and ends): epsilon 2.5 (2.0 to 3.0), of 2; 4 (4 to 4) % fewer epochs with each "
-        "path's own; at the points that the paper reports ours took -27 (-27 to -27) % more epochs "
-        "than its."
+        " Medians (and ends) of the paths as printed: epsilon 2.5 (2.0 to 3.0), of 2; 4 (4 to 4) % "
+        "fewer epochs with each path's own; at the points that the paper reports ours took -27 "
+        "(-27 to -27) % more epochs than its."
     )
     assert "Medians" not in iterations(printed(2, 3), []).note

@@ -20,9 +20,18 @@ def timed(**about):
 
 def test_the_last_points_that_were_measured_stand_in_the_table():
     table = measured([record("l1"), timed()])
-    row = ["CIFAR-10", "CNN", "l0", "36.00", "1.50", "1.50", "3.25", "1.75", ""]
+    row = ["CIFAR-10", "CNN", "l0", "36.00", "1.50", "1.50", "3.25", "1.75", "", "1"]
     assert table.rows == [row]
-    assert "On a machine, one thread." in table.note
+    assert "One thread of machine 1: a machine; gains on two cannot be compared." in table.note
+
+
+def test_each_row_says_which_machine_it_was_measured_on():
+    walks = [timed(), timed(penalty="l1"), timed(variant="early")]
+    walks[1]["points"][-1]["latency"]["machine"] = "another"
+    table = measured(walks)
+    assert [row[-1] for row in table.rows] == ["1", "2", "1"]
+    assert "1: a machine; 2: another;" in table.note
+    assert "machine 1" not in measured([record()]).note
 
 
 def test_what_a_stand_in_was_measured_for_says_so():

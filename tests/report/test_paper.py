@@ -142,6 +142,7 @@ def test_the_outcome_has_ours_with_the_papers_in_brackets():
         "+1.00 (+1.00)",
         "reached",
         "k = 9: 30.0, +1.00",
+        "",
     ]
 
 
@@ -153,42 +154,43 @@ def test_the_outcome_says_how_far_a_path_has_come():
         "+1.00 (+1.00)",
         "not at its end yet",
         "",
+        "",
     ]
-    assert none[1:] == ["(80.00)", "missing (30.0)", "missing (+1.00)", "", ""]
+    assert none[1:] == ["(80.00)", "missing (30.0)", "missing (+1.00)", "", "", ""]
 
 
-def test_of_the_variants_those_stand_in_the_outcome_that_the_guard_range_or_start_calls_for():
-    variants = ("", "decayed", "early", "short", "unguarded", "unguarded-1", "unguarded-short")
-    rows = outcome_rows(*(record(variant=variant) for variant in variants))
-    assert [row[0] for row in rows] == [
-        "l1",
-        "l0",
-        "l0, early start",
-        "l0, shorter range",
-        "l0, no guard",
-        "l0, no guard, shorter range",
-    ]
+def test_a_path_has_one_row_of_the_outcome_with_the_variant_that_comes_closest():
+    def other(*variants):
+        rows = outcome_rows(record(test=0.5), *variants)
+        assert [row[0] for row in rows] == ["l1", "l0"]
+        return rows[1][-1]
+
+    low, high = record(variant="unguarded", test=0.89), record(variant="short", test=0.899)
+    assert other(low) == "no guard: 36.0, -1.00, missed by 0.70 points"
+    assert other(low, high) == other(high, low) == "shorter range: 36.0, -0.10, reached"
+    # One percent of the kernels weighs as one point.
+    dense = record(variant="unguarded-short", test=0.95)
+    few = {"zero_blocks": {"conv1.weight": 9, "conv2.weight": 20}, "of_blocks": 0.29}
+    dense["points"][11]["sparsity"] |= few
+    assert other(dense, low) == other(low)
+    lower = record(variant="unguarded", test=0.886)
+    assert other(dense, lower).startswith("no guard, shorter range: 29.0, +5.00, missed by 1.00 %")
+    assert other(record(variant="short", last=5)) == "", "not at its end"
+    assert other(record(variant="decayed"), record(variant="early")) == "", "no standing"
 
 
-def test_the_outcome_counts_a_path_once_however_many_variants_it_has():
-    walked = [record(test=0.5), record(variant="short"), record(variant="unguarded")]
-    walked.append(record("l1", last=5))
-    note = outcome(paper(), walked).note
-    assert "Of 24 paths 1 are walked to their end, and 1 of these reach the aim" in note
-    note = outcome(paper(), [record(test=0.5), record(variant="decayed"), record("l1")]).note
-    assert "Of 24 paths 2 are walked to their end, and 1 of these" in note, "decayed is no standing"
+def test_the_outcome_counts_paths_and_how_clearly_they_reach_the_aim():
+    def said(*records):
+        note = outcome(paper(), records).note
+        return note.partition("percent and points. ")[2].partition(" The variant")[0]
 
-
-def test_the_outcome_tells_what_reaches_the_aim_from_an_early_start_alone():
-    missed = [record(penalty, test=0.5) for penalty in ("l0", "l1")]
-    early = [record(penalty, variant="early") for penalty in ("l0", "l1")]
-    short = record("l1", variant="short")
-    note = lambda *more: outcome(paper(), [*missed, *more]).note.partition("end, and ")[2]
-    rows = "of these reach the aim in one of their rows: {} with the guard over the first range, {}"
-    rest = " from an early start alone, the others in another variant."
-    said = lambda reached, printed, early: f"{reached} {rows.format(printed, early)}{rest}"
-    assert note(*early) == said(2, 0, 2)
-    assert note(*early, short) == said(2, 0, 1)
-    assert note(short) == said(1, 0, 0)
-    missed.pop()
-    assert note(record("l1"), *early) == said(2, 1, 1)
+    counts = (
+        "Of 24 paths {} are walked to their end. {} of these reach the aim as printed, {} of them "
+        "by more than 0.3 points; {} more in another variant, {} of them by as much."
+    )
+    short = [record(penalty, variant="short") for penalty in ("l1", "l0")]
+    assert said(record()) == counts.format(1, 1, 1, 0, 0)
+    assert said(record(test=0.899), record("l1", last=5)) == counts.format(1, 1, 0, 0, 0)
+    assert said(record(test=0.5), record("l1"), *short) == counts.format(2, 1, 1, 1, 1)
+    assert said(record(test=0.5), record(variant="short", test=0.9)) == counts.format(1, 0, 0, 1, 0)
+    assert said(record(test=0.5), record(variant="decayed")) == counts.format(1, 0, 0, 0, 0)

@@ -111,12 +111,22 @@ def test_a_constant_arm_is_no_obstacle():
         ([], "at least two pairs, not 0"),
         ([(1.0, 2.0)], "at least two pairs, not 1"),
         ([(1.0, 2.0), (math.nan, 2.0)], "finite figures"),
-        ([(91.1, 91.0), (91.4, 91.3), (91.2, 91.1)], "vary from pair to pair"),
     ],
 )
 def test_pairs_without_sense_are_refused(pairs, says):
     with pytest.raises(BadInput, match=says):
         compare(pairs)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_varies_by_rounding_alone_has_no_p(sign):
+    found = compare([(sign * one, sign * other) for one, other in ((91.1, 91.0), (91.4, 91.3))])
+    assert found.interval is None
+    assert found.paired_p is None
+    assert found.paired_d is None
+    assert found.difference == pytest.approx(sign * 0.1)
+    assert 0 < found.welch_p < 1
+    assert found.cohen_d == pytest.approx(sign * 0.1 / (0.3 / 2**0.5))
 
 
 def test_a_missing_scipy_is_named_with_the_extra_that_brings_it(monkeypatch):

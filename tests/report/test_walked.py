@@ -66,3 +66,41 @@ def test_an_unfinished_walk_says_so(tmp_path):
 def test_any_other_file_is_refused(tmp_path):
     with pytest.raises(BadInput, match=r"is not the record of a path"):
         read(tmp_path, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("variant", "arm", "rest"),
+    [
+        ("40-3", None, "40"),
+        ("gradual-late-5-3", "gradual-late", "5"),
+        ("one-shot-0.2-40-3", "one-shot", "40"),
+        ("best-3", None, "best"),
+        ("5-2", None, "5-2"),
+        ("short", None, "short"),
+    ],
+    ids=["seed", "arm", "one-shot", "best mode", "another seed", "variant"],
+)
+def test_the_seeds_of_a_walk_are_of_one_arm(tmp_path, variant, arm, rest):
+    settings = read(tmp_path, walk(variant=variant, seed=3))[1]["settings"]
+    assert (settings["arm"], settings["variant"]) == (arm, rest)
+
+
+def test_what_the_recipe_says_stands_in_the_settings(tmp_path):
+    recipe = walk()["recipe"] | {"keep": [0.5, 0.2], "rho": 0.25}
+    points = [{k: v for k, v in point.items() if k != "rho"} for point in walk()["points"]]
+    _, record = read(tmp_path, walk(recipe=recipe, points=points))
+    assert record["settings"]["points"] == 2, "as many as it keeps"
+    assert record["finished"]
+    assert {point["rho"] for point in record["points"]} == {0.25}
+    assert "schedule" not in record["settings"]
+    assert record["dense"]["sparsity"] == {"of_blocks": 0, "of_sparsified": 0, "of_model": 0}
+    dense = record["dense"]["macs"]
+    assert dense["sparse"] == dense["dense"] > 0
+    assert dense["speedup"] == 1
+
+
+def test_points_that_were_not_all_judged_in_validation_have_no_choice(tmp_path):
+    points = [{**p, "validation": 0.9} for p in walk()["points"]]
+    del points[1]["validation"]
+    _, record = read(tmp_path, walk(points=points, dense={"test": 0.9, "validation": 0.9}))
+    assert record["chosen"] is None

@@ -14,6 +14,7 @@ from sparsepath.blocks import Blocks, Partition, kernels, spoken
 from sparsepath.errors import BadInput, check_kinds, checked_number
 from sparsepath.guard import Guard, check_guarded, guarded_steps
 from sparsepath.layers import Layers, targets
+from sparsepath.modules import uncompiled
 from sparsepath.penalties import Penalty, Radial
 from sparsepath.projections import Projection
 from sparsepath.residuals import ResidualBalancing, Residuals
@@ -54,9 +55,8 @@ class ADMM:
                 usual = {"blocks": "kernels", "guard": "mean_norm_guard()"}
                 example = usual.get(what, "ResidualBalancing()")
                 raise BadInput(f"{what} must be a function such as {example}, not {given!r}.")
-        # What torch.compile wraps is the model itself; its parameters keep their own names.
-        model = getattr(model, "_orig_mod", model)
         check_kinds(model=(model, nn.Module))
+        model = uncompiled(model)
         chosen = targets(model, blocks, layers)
         self.model = model
         self.partition = blocks

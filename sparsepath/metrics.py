@@ -1,6 +1,6 @@
 """One definition of each figure of a sparse network: its blocks, weights and multiplications."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -36,14 +36,14 @@ def sparsity(model: nn.Module, blocks: Mapping[str, Blocks]) -> Sparsity:
     return Sparsity(
         blocks=total,
         zero_blocks=zero,
-        of_blocks=sum(zero.values()) / sum(total.values()),
+        of_blocks=sum(zero.values()) / max(1, sum(total.values())),
         of_sparsified=_zero_share(sparsified),
         of_model=_zero_share(list(model.parameters())),
     )
 
 
 def _zero_share(tensors: list[nn.Parameter]) -> float:
-    return sum(int((t == 0).sum()) for t in tensors) / sum(t.numel() for t in tensors)
+    return sum(int((t == 0).sum()) for t in tensors) / max(1, sum(t.numel() for t in tensors))
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def macs(model: nn.Module, example: Tensor) -> Macs:
-    """Count the MACs of one forward pass of `example`, as a weight's uses times the weights."""
+def macs(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Macs:
+    """Count the MACs of one forward pass of `example`, as a weight's uses times the weights.
+
+    A model of several inputs takes an example of as many.
+    """
+    given = (example,) if isinstance(example, Tensor) else tuple(example)
     dense = sparse = 0
 
     def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -93,7 +97,7 @@ def macs(model: nn.Module, example: Tensor) -> Macs:
     handles = [layer.register_forward_hook(count) for layer in layers]
     try:
         with evaluating(model):
-            model(example)
+            model(*given)
     finally:
         for handle in handles:
             handle.remove()

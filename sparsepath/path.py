@@ -17,6 +17,7 @@ from sparsepath.errors import (
     checked_number,
 )
 from sparsepath.metrics import Sparsity, evaluating, sparsity
+from sparsepath.modules import uncompiled
 from sparsepath.mus import checked_mus, mu_range
 from sparsepath.residuals import Residuals
 from sparsepath.support import Support
@@ -106,7 +107,7 @@ class PathPoint:
 
     def load(self, model: nn.Module) -> None:
         """Put this point's weights into a model of the same architecture."""
-        model.load_state_dict(self.weights)
+        uncompiled(model).load_state_dict(self.weights)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def regularisation_path(
     `checkpoint` is called whenever state was completed; `start` goes on from what it was told.
     """
     check_callable(train=train)
-    for item in stages(
+    items = stages(
         admm,
         evaluate=evaluate,
         mus=mus,
@@ -148,11 +149,19 @@ def regularisation_path(
         restart=restart,
         start=start,
         checkpoint=checkpoint,
-    ):
+    )
+    return _trained(admm.model, train, items)
+
+
+def _trained(
+    model: nn.Module, train: Train, items: Iterator[Stage | PathPoint]
+) -> Iterator[PathPoint]:
+    """The points of a path, whose stages are trained as they come."""
+    for item in items:
         if isinstance(item, PathPoint):
             yield item
         else:
-            train(admm.model, item)
+            train(model, item)
 
 
 def stages(
@@ -174,12 +183,30 @@ def stages(
     check_callable(evaluate=evaluate, checkpoint=checkpoint)
     if mus is None and start != Progress():
         raise BadInput("To go on from `start`, give the `mus` that the path was started with.")
-    mus = mu_range(admm) if mus is None else checked_mus(admm, mus)
-    if not 0 <= start.index <= len(mus):
-        raise BadInput(
-            f"`start` is at point {start.index} of a path of {len(mus)}: give the `mus` that the "
-            "path was started with."
-        )
+    if mus is not None:
+        mus = checked_mus(admm, mus)
+        if not 0 <= start.index <= len(mus):
+            raise BadInput(
+                f"`start` is at point {start.index} of a path of {len(mus)}: give the `mus` that "
+                "the path was started with."
+            )
+    return _walked(admm, evaluate, mus, schedule, restart, start, checkpoint)
+
+
+def _walked(
+    admm: ADMM,
+    evaluate: Evaluate,
+    mus: Sequence[float] | None,
+    schedule: Schedule,
+    restart: bool,
+    start: Progress,
+    checkpoint: Callable[[Progress], None],
+) -> Iterator[Stage | PathPoint]:
+    """The path itself, every argument checked."""
+    if start == Progress() and not any(Gamma.any() for Gamma in admm.Gamma.values()):
+        # No step has been made: the model may have been trained, or loaded, since F was copied.
+        admm.restart()
+    mus = mu_range(admm) if mus is None else mus
     for index in range(start.index, len(mus)):
         residuals = start.residuals if index == start.index else ()
         admm.position = mus[index]

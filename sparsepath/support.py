@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
 from sparsepath.errors import BadInput
+from sparsepath.modules import uncompiled
 from sparsepath.storage import read_tensors, write_tensors
 
 FORMAT = "sparsepath support 1"
@@ -56,7 +57,7 @@ class Support(Mapping[str, Tensor]):
 
     def _dead(self, model: nn.Module) -> Dead:
         """Each parameter with the mask of what is zero in it, on its device; all checked first."""
-        parameters = dict(model.named_parameters(remove_duplicate=False))
+        parameters = dict(uncompiled(model).named_parameters(remove_duplicate=False))
         dead = []
         for name, mask in self.items():
             if name not in parameters:

@@ -110,8 +110,8 @@ FAULTS = {
     ),
     "a change of rho rescales Gamma": Fault(
         "admm.py",
-        'self._rho = checked_number("rho", rho)\n        self._aim()',
-        'before, self._rho = self._rho, checked_number("rho", rho)\n'
+        "self._rho = _checked_rho(rho)\n        self._aim()",
+        "before, self._rho = self._rho, _checked_rho(rho)\n"
         "        for Gamma in self._Gamma.values():\n"
         "            Gamma.mul_(self._rho / before)\n"
         "        self._aim()",

@@ -92,3 +92,21 @@ def test_a_block_of_small_weights_is_not_zero() -> None:
     layer = nn.Linear(2, 1, bias=False)
     nn.init.constant_(layer.weight, 1e-30)  # of which the norm underflows
     assert sparsity(layer, {"weight": outputs(layer)}).of_blocks == 0
+
+
+def test_the_macs_of_a_model_of_several_inputs_are_counted():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 1)
+
+        def forward(self, a, b):
+            return self.conv(a + b)
+
+    image = torch.zeros(1, 3, 5, 5)
+    assert macs(Sum(), (image, image)).dense == macs(nn.Conv2d(3, 4, 1), [image]).dense == 300
+
+
+def test_a_model_of_which_nothing_is_sparsified_has_no_zeros():
+    found = sparsity(nn.Conv2d(3, 4, 1), {})
+    assert (found.of_blocks, found.of_sparsified, found.of_model) == (0, 0, 0)

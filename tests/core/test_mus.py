@@ -176,11 +176,10 @@ def test_counts_that_are_none_are_refused_before_any_training(
 ) -> None:
     admm = ADMM(Quadratic(), TopK(3), rho=0.7)
     trained: list[Stage] = []
-    path = regularisation_path(
-        admm, lambda model, stage: trained.append(stage), evaluate=quality, mus=counts
-    )
     with pytest.raises(BadInput, match=sentence):
-        list(path)
+        regularisation_path(
+            admm, lambda model, stage: trained.append(stage), evaluate=quality, mus=counts
+        )
     assert not trained
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from sparsepath import (
     ADMM,
     L0,
     L1,
+    MCP,
     BadInput,
     PathPoint,
     Residuals,
@@ -339,6 +341,50 @@ def test_to_go_on_without_the_mus_is_refused() -> None:
         next(regularisation_path(admm, descend, evaluate=quality, start=Progress(1)))
 
 
+@pytest.mark.parametrize("fit_shape", [False, True])
+def test_a_path_starts_from_the_weights_as_they_are_not_as_they_were(fit_shape: bool) -> None:
+    def walked(*, early: bool) -> list[PathPoint]:
+        torch.manual_seed(0)
+        model = Quadratic()
+        before = ADMM(model, MCP(3.0) if fit_shape else L0(), rho=0.7, fit_shape=fit_shape)
+        with torch.no_grad():  # trained, or loaded, after the ADMM was made
+            for weight in model.parameters():
+                weight.mul_(3)
+        admm = before if early else ADMM(model, before.penalty, rho=0.7, fit_shape=fit_shape)
+        found = regularisation_path(admm, descend, evaluate=quality, schedule=SCHEDULE)
+        return list(itertools.islice(found, 3))
+
+    for one, other in zip(walked(early=True), walked(early=False), strict=True):
+        assert equal(one, other)
+
+
+def test_a_path_goes_on_from_steps_that_were_made() -> None:
+    model = Quadratic()
+    admm = ADMM(model, L0(), rho=0.7, mu=0.1)
+    descend(model, Stage(0, 0.1, 0, 3, admm.proximity))
+    admm.step()
+    kept = {name: Gamma.clone() for name, Gamma in admm.Gamma.items()}
+    assert any(bool(Gamma.any()) for Gamma in kept.values())
+    next(stages(admm, evaluate=quality, mus=[0.1]))
+    assert all(torch.equal(admm.Gamma[name], Gamma) for name, Gamma in kept.items())
+
+
+def test_a_compiled_model_is_walked_as_itself() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2))
+    compiled = torch.compile(model, backend="eager")
+    admm = ADMM(compiled, L0(), rho=0.1, mu=1e-3, layers=nn.Conv2d)
+    optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+    with admm.support().held(compiled, optimizer):
+        pass
+    admm.support().impose(compiled)
+    path = regularisation_path(admm, lambda *_: None, evaluate=lambda _: 0.0, mus=[1e-3])
+    point = next(path)
+    with torch.no_grad():
+        model[0].weight.zero_()
+    point.load(compiled)
+    assert model[0].weight.any()
+
+
 def test_a_path_that_is_through_has_nothing_left() -> None:
     admm = ADMM(Quadratic(), L0(), rho=0.7)
     path = regularisation_path(admm, descend, evaluate=quality, mus=[0.1], start=Progress(1))
@@ -422,7 +468,7 @@ def test_what_cannot_be_walked_is_refused_before_any_training(
         "mus": [0.1],
     }
     with pytest.raises(BadInput) as refused:
-        next(regularisation_path(**{**usual, **given}))
+        regularisation_path(**{**usual, **given})
     assert str(refused.value) == sentence
     assert not trained
 

@@ -225,6 +225,41 @@ class Untraceable(nn.Module):
         return self.norm(self.conv(x if x.sum() > 0 else -x))
 
 
+def test_what_compact_made_is_saved_by_no_factory(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.Conv2d(4, 4, 1)).eval()
+    small = compact(model, torch.randn(1, 3, 4, 4)).model
+    with pytest.raises(BadInput, match=r"save the model that this one was made of, with fact"):
+        save(small, tmp_path / "net")
+    with pytest.raises(BadInput, match="no factory of yours can build it: save the model that"):
+        save(small, tmp_path / "net", factory="mine")
+    assert not list(tmp_path.iterdir())
+    save(model, tmp_path / "net", factory="mine")
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, a, b):
+        return self.conv(a + b)
+
+
+def test_of_several_inputs_an_example_tells(tmp_path):
+    model, images = Sum().eval(), torch.randn(2, 3, 4, 4)
+    with pytest.raises(BadInput, match=r"missing 1 .*: save with example=a batch of inputs, or"):
+        save(model, tmp_path / "net")
+    save(model, tmp_path / "net", example=(images, images))
+    assert torch.equal(load(tmp_path / "net").model(images, images), model(images, images))
+
+
+def test_a_compiled_model_is_saved_as_itself(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU()).eval()
+    save(torch.compile(model, backend="eager"), tmp_path / "net")
+    images = torch.randn(2, 3, 4, 4)
+    assert torch.equal(load(tmp_path / "net").model(images), model(images))
+
+
 def test_a_factory_is_the_callers(tmp_path):
     model = Untraceable().eval()
     with pytest.raises(BadInput, match=r"cannot be written as a graph .*save with factory="):

@@ -308,6 +308,11 @@ UNKNOWN = {
     "counted": (Model(counted), "one side of it is a Length (test_capture.py, line "),
     "weights from input": (Model(lambda self, x: nn.functional.conv2d(x, x)), "computed"),
     "layer norm": (nn.LayerNorm(6), "no such operation"),
+    "normalised": (Model(lambda self, x: nn.functional.normalize(x)), "no such operation"),
+    "written into": (
+        Model(lambda self, x: torch.add(x, 1, out=x.clone())),
+        "writes into a tensor that it was given",
+    ),
 }
 
 

@@ -230,3 +230,86 @@ def test_a_single_image_without_a_batch_is_refused():
         graph = capture(nn.Sequential(layer).eval())
         with pytest.raises(onnx_graph.Inexpressible, match="single image"):
             onnx_graph.onnx_for(graph, [torch.randn(3, 8, 8)])
+
+
+class Told(nn.Module):
+    """A model whose output depends on the size of its batch, which an export fixes."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return self.conv(x) / len(x)
+
+
+PADDED = [
+    ((1, 0, 2, 1), nn.AvgPool2d(3, 2, 1)),
+    ((2, 2, 2, 2), nn.AvgPool2d(2)),
+    ((1, 1, 1, 1), nn.MaxPool2d(3, 2)),
+    ((2, 2, 2, 2), nn.MaxPool2d(2)),
+    ((0, 3), nn.MaxPool2d(2)),
+    ((1, 2, 0, 3, 2, 0), nn.MaxPool2d(2)),
+    ((1, 2, 3, 4), nn.Conv2d(4, 2, 3)),
+]
+
+
+@pytest.mark.parametrize(("room", "behind"), PADDED, ids=str)
+@pytest.mark.parametrize("value", [0.0, -3.5])
+def test_a_pad_is_written_for_as_many_axes_as_it_has(room, behind, value, tmp_path):
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.behind = nn.Conv2d(3, 4, 1), behind
+            nn.init.constant_(self.conv.bias, -5.0)  # a pool that pads by nothing would be seen
+
+        def forward(self, x):
+            return self.behind(nn.functional.pad(self.conv(x), room, value=value))
+
+    padded, images = Padded().eval(), torch.randn(2, 3, 14, 14)
+    export(padded, images, tmp_path / "net.onnx")
+    again = torch.randn(5, 3, 10, 12)  # our own writer leaves all lengths open
+    close(onnx_run(tmp_path / "net.onnx", again), padded(again).detach())
+
+
+def test_a_batch_that_the_file_cannot_take_gets_a_sentence(tmp_path):
+    with pytest.raises(BadInput, match=r"exported file cannot be run on a batch of 5: .* written"):
+        export(Told().eval(), torch.randn(4, 3, 6, 6), tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_onnxruntime_refuses_gets_a_sentence(tmp_path, monkeypatch):
+    def refuse(content):
+        raise RuntimeError("Fail: a pad\nand more")
+
+    monkeypatch.setattr("sparsepath.deploy.files.export.session", refuse)
+    with pytest.raises(BadInput, match=r"^onnxruntime refuses the exported model: Fail: a pad\.$"):
+        export(nn.Conv2d(3, 4, 1).eval(), torch.randn(1, 3, 4, 4), tmp_path / "net.onnx")
+
+
+def test_whole_numbers_go_in_by_torchs_exporter(tmp_path):
+    model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 2)).eval()
+    tokens = torch.randint(10, (2, 5))
+    export(model, tokens, tmp_path / "net.onnx")
+    close(onnx_run(tmp_path / "net.onnx", tokens), model(tokens).detach())
+
+
+def test_yes_and_no_can_be_apart():
+    yes, no = torch.tensor([True, True]), torch.tensor([True, False])
+    assert difference(yes, yes) == (0.0, 1.0)
+    assert difference(yes, no) == (1.0, 1.0)
+    assert difference(no, yes) == (1.0, 1.0)
+
+
+def test_a_model_that_says_yes_or_no_is_made_small():
+    class Sign(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 1)
+
+        def forward(self, x):
+            return self.conv(x) > 0
+
+    images = torch.randn(2, 3, 6, 6)
+    model = Sign().eval()
+    assert torch.equal(compact(model, images).model(images), model(images))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sparsepath.deploy import load, save, share
+from sparsepath.deploy import int8_weights, load, save, share
 from sparsepath.deploy.bits.clusters import clusters
 from sparsepath.deploy.shrinking.compact import compact
 from sparsepath.errors import BadInput
@@ -252,9 +252,17 @@ def ruin(model):
         (broken(), 4, {}, r"'0.weight' holds numbers that are not finite"),
         (small(), 4, {"train": ruin}, r"'3.weight' holds numbers that are not finite"),
         ("net", 4, {}, "A torch module has weights, not str"),
+        (torch.nn.Sequential, 4, {}, "A torch module has weights, not type"),
     ],
 )
 def test_bad_input_gets_a_sentence(model, bits, options, says):
     with pytest.raises(BadInput, match=says) as caught:
         share(model, bits, **options)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("few", [lambda model: share(model, 4), int8_weights])
+def test_what_torch_jit_compiled_is_refused_in_a_sentence(few):
+    with pytest.raises(BadInput, match="give the one that it was made of"):
+        few(torch.jit.trace(small().eval(), torch.randn(1, 3, 8, 8)))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -15,6 +16,8 @@ def weights_of(
     """The weights of the layers that a name pattern matches, or of all; shared ones once."""
     if not isinstance(model, nn.Module):
         raise BadInput(f"A torch module has weights, not {type(model).__name__}.")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise BadInput("torch.jit has compiled this model: give the one that it was made of.")
     found = {
         name: weight
         for name, weight in model.named_parameters()

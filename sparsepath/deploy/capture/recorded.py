@@ -96,8 +96,8 @@ def is_open(structure: Any) -> bool:
 
 
 def out_of_place(target: Any, keywords: dict[str, Any]) -> tuple[Any, bool]:
-    """The same call without a change in place, and whether there was one."""
-    if "out" in keywords:
+    """The same call without a change in place, and whether there was one; `out=None` is dropped."""
+    if keywords.pop("out", None) is not None:
         raise Unknown("it writes into a tensor that it was given")
     if target in INPLACE:
         return INPLACE[target], True

@@ -19,9 +19,10 @@ from sparsepath.deploy.files.packing import DENSE, KINDS, MASK, Packed, bits, bo
 from sparsepath.deploy.files.target import free, named, writing
 from sparsepath.deploy.graph.fold import without_dead_code
 from sparsepath.deploy.graph.inputs import checked_example
-from sparsepath.deploy.graph.network import as_module
+from sparsepath.deploy.graph.network import GraphNetwork, as_module
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
+from sparsepath.modules import checked_module
 from sparsepath.storage import read_tensors, write_tensors
 from sparsepath.support import Support
 
@@ -59,8 +60,12 @@ def save(
     gives. A model that no graph describes is saved with the name of a `factory` instead, which
     `load` must then be given. `figures` is any plain data that belongs to the network.
     """
-    if not isinstance(model, nn.Module):
-        raise BadInput(f"save() takes a torch module, not {type(model).__name__}.")
+    model = checked_module("save", model)
+    if factory is not None and isinstance(model, GraphNetwork):
+        raise BadInput(
+            "This network was made by sparsepath, as compact() does, and no factory of yours can "
+            "build it: save the model that it was made of, or leave factory out."
+        )
     path = free(path, force=force)
     given = None if example is None else checked_example(example)
     if given is not None and inputs not in (1, len(given)):
@@ -99,7 +104,8 @@ def _described(
             found = capture(model, inputs=inputs)
         else:
             found = verified(model, example, told=True)
-        return graph_json.written(without_dead_code(found), told=example is not None)
+        made = isinstance(model, GraphNetwork)
+        return graph_json.written(without_dead_code(found), told=example is not None, own=made)
 
 
 def _stored(name: str, array: Tensor, tensors: dict[str, Tensor]) -> Entry:

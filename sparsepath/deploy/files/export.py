@@ -28,6 +28,7 @@ from sparsepath.deploy.graph.fold import folded
 from sparsepath.deploy.graph.inputs import given_tensors
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
+from sparsepath.modules import checked_module
 from sparsepath.storage import write_atomically, write_tensors
 
 TOLERANCE = 1e-4
@@ -65,8 +66,7 @@ def export(
     The file is read back and run on the example before it takes its name; one that differs by more
     than 1e-4 of the largest output is not written.
     """
-    if not isinstance(model, nn.Module):
-        raise BadInput(f"export() takes a torch module, not {type(model).__name__}.")
+    model = checked_module("export", model)
     inputs = given_tensors(example)
     if odd := [type(x).__name__ for x in inputs if not isinstance(x, Tensor) or not x.numel()]:
         raise BadInput(f"The example must hold tensors of at least one image, not {odd[0]}.")
@@ -109,7 +109,18 @@ Format = Callable[[nn.Module, Sequence[Tensor]], tuple[Write, Run]]
 
 def _both(first: Run, second: Run, batch: Sequence[Tensor]) -> tuple[Any, Any]:
     """What both give for a batch that each of them may change."""
-    return first(*(x.clone() for x in batch)), second(*(x.clone() for x in batch))
+    wanted = first(*(x.clone() for x in batch))
+    try:
+        return wanted, second(*(x.clone() for x in batch))
+    except Exception as error:  # of another program, about a file of a user's model
+        raise BadInput(
+            f"The exported file cannot be run on a batch of {len(batch[0])}: {_line(error)}. "
+            "Nothing was written."
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _apart(wanted: Any, given: Any) -> float:
@@ -134,13 +145,21 @@ def _onnx(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
         raise BadInput(
             f"Exporting to ONNX needs {error.name}: pip install 'sparsepath[onnx]'."
         ) from error
-    if any(x.dtype != torch.float32 for x in inputs):
-        raise BadInput(f"ONNX is exported in float32, not {inputs[0].dtype}: call float() first.")
+    for given in inputs:
+        if given.is_floating_point() and given.dtype != torch.float32:
+            raise BadInput(f"ONNX is exported in float32, not {given.dtype}: call float() first.")
     try:
+        if odd := [x.dtype for x in inputs if not x.is_floating_point()]:
+            raise Inexpressible(f"An input of {odd[0]} has no translation to ONNX")
         content = onnx_for(folded(capture(model, example=inputs)), inputs)
     except Inexpressible as error:
         content = _by_dynamo(model, inputs, str(error))
-    return _bytes(content), runner(session(content))
+    try:
+        return _bytes(content), runner(session(content))
+    except BadInput:
+        raise
+    except Exception as error:  # whatever onnxruntime finds in a user's model
+        raise BadInput(f"onnxruntime refuses the exported model: {_line(error)}.") from error
 
 
 def _by_dynamo(model: nn.Module, inputs: Sequence[Tensor], why: str) -> bytes:
@@ -197,8 +216,9 @@ def _pt2(model: nn.Module, inputs: Sequence[Tensor]) -> tuple[Write, Run]:
             torch.export.save(program, buffer)
             loaded = torch.export.load(io.BytesIO(buffer.getvalue()))
     except Exception as error:  # whatever torch.export finds in a user's model
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise BadInput(f"torch.export cannot take this {type(model).__name__}: {line}") from error
+        raise BadInput(
+            f"torch.export cannot take this {type(model).__name__}: {_line(error)}."
+        ) from error
     return _bytes(buffer.getvalue()), loaded.module()
 
 

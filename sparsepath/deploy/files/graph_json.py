@@ -17,12 +17,15 @@ from sparsepath.deploy.graph.ordinary import array_name
 from sparsepath.errors import BadInput
 
 JSON = Any
+TOLD_BY_AN_EXAMPLE = (COMPUTED_SHAPE, "missing")
+"""Parts of the reasons that an example does away with: the last, of inputs that forward lacks."""
 
 
-def written(graph: Graph, *, told: bool = False) -> tuple[JSON, Arrays]:
+def written(graph: Graph, *, told: bool = False, own: bool = False) -> tuple[JSON, Arrays]:
     """The graph as JSON, and its arrays under the names used there; shared ones come once.
 
-    `told`: an example has told already how many axes the inputs have.
+    `told`: an example has told already how many inputs there are, and axes they have. `own`: the
+    model is a network of ours, which no factory of a user's can build.
     """
     arrays: dict[str, Tensor] = {}
     names: dict[int, str] = {}
@@ -42,11 +45,12 @@ def written(graph: Graph, *, told: bool = False) -> tuple[JSON, Arrays]:
         raise BadInput("The model gives no tensor, so there is nothing to save.")
     for node in graph:
         if node.call is not None:
-            lacking = COMPUTED_SHAPE in node.call.why and not told
+            helps = not told and any(why in node.call.why for why in TOLD_BY_AN_EXAMPLE)
+            whose = "the model that this one was made of, " if own else ""
             raise BadInput(
-                f"{node.name!r} cannot be written as a graph ({node.call.why}): save with "
-                + ("example=a batch of inputs, or, if that is refused, with " if lacking else "")
-                + "factory='a name of your choice' and give that factory to load()."
+                f"{node.name!r} cannot be written as a graph ({node.call.why}): save "
+                + ("with example=a batch of inputs, or, if that is refused, " if helps else "")
+                + f"{whose}with factory='a name of your choice' and give that factory to load()."
             )
         with _refusing():
             refuse_impossible(node)

@@ -13,6 +13,8 @@ from sparsepath.deploy.graph.graph import Graph, Node
 from sparsepath.deploy.graph.pools import Shapes, with_plain_pools
 
 OPSET = 17
+NEARLY_ZERO = numpy.float32(1e-45)
+"""onnxruntime takes a pad by zero into the pool behind it, which pads otherwise, or not at all."""
 
 
 class Inexpressible(Exception):
@@ -22,8 +24,10 @@ class Inexpressible(Exception):
 class _Model:
     """ONNX nodes and arrays under construction."""
 
-    def __init__(self, shapes: Shapes) -> None:
+    def __init__(self, shapes: Shapes, pooled: set[str]) -> None:
         self.shapes = shapes
+        self.pooled = pooled
+        """the values that a pool reads"""
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: list[onnx.TensorProto] = []
 
@@ -56,7 +60,8 @@ def onnx_model(graph: Graph, shapes: Shapes, *, only_batch: bool = False) -> byt
 
     They tell how many axes a value has; every length is left open, or the batch's alone.
     """
-    model = _Model(shapes)
+    pools = (node.inputs for node in graph if node.op in ("avg_pool", "max_pool"))
+    model = _Model(shapes, {name for inputs in pools for name in inputs})
     for node in graph:
         if node.op not in WRITERS:
             why = f" ({node.op})" if node.call is None else f", since {node.call.why},"
@@ -210,11 +215,15 @@ def _index(model: _Model, node: Node, name: str) -> str:
 
 def _pad(model: _Model, node: Node, name: str) -> str:
     room: Any = node.attributes["pad"]
-    if node.attributes["mode"] != "constant" or len(room) != 6:
+    if node.attributes["mode"] != "constant":
         raise Inexpressible(f"{node.name!r} pads in an unusual way")
-    before, after = [0, *room[4::-2]], [0, *room[5::-2]]  # torch counts from the last axis
+    alone = [0] * (len(model.shapes[node.inputs[0]]) - len(room) // 2)
+    # torch counts from the last axis
+    before, after = [*alone, *room[-2::-2]], [*alone, *room[::-2]]
     pads = model.array(f"{node.name}:pads", numpy.array([*before, *after], numpy.int64))
     value = numpy.float32(node.attributes["value"] or 0)  # type: ignore[arg-type]
+    if not value and name in model.pooled:
+        value = NEARLY_ZERO
     return model.node("Pad", [*node.inputs, pads, model.array(f"{node.name}:value", value)], name)
 
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sparsepath.deploy.graph.graph import mapped
@@ -17,7 +18,7 @@ def tensors_in(structure: Any) -> list[Tensor]:
 
 def difference(wanted: Any, given: Any) -> tuple[float, float]:
     """max |difference| and max |wanted| over all tensors of two results."""
-    ours, theirs = tensors_in(wanted), tensors_in(given)
+    ours, theirs = ([_numbers(x) for x in tensors_in(each)] for each in (wanted, given))
     largest = max((float(x.abs().max()) for x in ours if x.numel()), default=0.0)
     if [x.shape for x in ours] != [x.shape for x in theirs]:
         return math.inf, largest
@@ -25,3 +26,8 @@ def difference(wanted: Any, given: Any) -> tuple[float, float]:
     apart = [float((a - b).abs().max()) for a, b in pairs]
     # A comparison with NaN is never true: max() alone would leave it out.
     return math.nan if any(map(math.isnan, apart)) else max(apart, default=0.0), largest
+
+
+def _numbers(values: Tensor) -> Tensor:
+    """What can be subtracted: True and False as 1 and 0."""
+    return values.long() if values.dtype == torch.bool else values

@@ -12,15 +12,15 @@ from torch.nn.parameter import is_lazy
 from sparsepath.deploy.graph.graph import Graph, mapped
 from sparsepath.deploy.running.extremes import Extreme
 from sparsepath.errors import BadInput
+from sparsepath.modules import checked_module
 
 # Their texts are sentences by themselves; that of a KeyError is nothing but the key.
 SPEAKING = (RuntimeError, ValueError, IndexError, TypeError)
 
 
-def checked_model(model: object) -> None:
-    """Refuse what is no model for the CPU in eval mode."""
-    if not isinstance(model, nn.Module):
-        raise BadInput(f"compile() takes a torch module, not {type(model).__name__}.")
+def checked_model(model: object) -> nn.Module:
+    """The model, if it is one for the CPU in eval mode."""
+    model = checked_module("compile", model)
     if model.training and _exported(model):
         raise BadInput(
             f"This {type(model).__name__} was made by torch.export and has no eval(); give "
@@ -37,6 +37,7 @@ def checked_model(model: object) -> None:
             raise BadInput(
                 f"{name!r} is on {tensor.device}; call the model's cpu() before compile()."
             )
+    return model
 
 
 def _exported(model: nn.Module) -> bool:

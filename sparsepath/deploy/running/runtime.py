@@ -53,7 +53,7 @@ def compile(
     It is the model as it is now, in float32 even under torch.autocast. A model that changes its
     input in place may or may not change the caller's tensor here: give it a copy if that matters.
     """
-    checked_model(model)
+    model = checked_model(model)
     inputs = checked_example(example)
     checked_count("threads", threads)
     for name, flag in (("tune", tune), ("strict", strict), ("native_only", native_only)):

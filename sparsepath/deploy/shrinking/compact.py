@@ -27,6 +27,7 @@ from sparsepath.deploy.shrinking.shrink import shrunk
 from sparsepath.deploy.shrinking.survivors import Survivors, survivors
 from sparsepath.errors import BadInput, checked_count
 from sparsepath.metrics import evaluating
+from sparsepath.modules import checked_module
 
 # What float32 may make of a network that amplifies its rounding; more is another function.
 ROUNDING = 1e-3
@@ -72,8 +73,7 @@ def compact(
     that zero padding meets keeps its channel, unless `approximate`, which folds it as if there were
     no border and leaves the difference to the caller. The model itself stays as it is.
     """
-    if not isinstance(model, nn.Module):
-        raise BadInput(f"compact() takes a torch module, not {type(model).__name__}.")
+    model = checked_module("compact", model)
     inputs = given_tensors(example)
     checked_count("multiple", multiple)
     with evaluating(model):

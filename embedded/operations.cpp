@@ -67,9 +67,11 @@ const Operation OPERATIONS[] = {
     {"dropout3d", 1, "p", "", run_dropout},
     {"feature_alpha_dropout", 1, "p", "", run_dropout},
     {"flatten", 1, "start_dim end_dim", "", of_one<flattened>},
+    {"group_norm", 1, "num_groups! eps! learned", "weight bias", of_one<group_normed>},
     {"index", 1, "slices!", "", run_index},
     {"interpolate", 1, "size scale_factor mode align_corners recompute_scale_factor antialias", "",
      of_one<interpolated>},
+    {"layer_norm", 1, "normalized_shape! eps! learned", "weight bias", of_one<layer_normed>},
     {"linear", 1, "learned", "weight! bias", run_linear},
     {"log_softmax", 1, "dim!", "",
      [](Machine &m, const Node &node, const Inputs &in, Ending &) {
@@ -82,6 +84,7 @@ const Operation OPERATIONS[] = {
      [](Machine &m, const Node &node, const Inputs &in, Ending &) {
          return permuted(m, node.attributes.integers("dims"), *in[0]);
      }},
+    {"prelu", 1, "learned", "weight!", of_one<sloped>},
     {"pixel_shuffle", 1, "upscale_factor!", "", of_one<pixels_shuffled>},
     {"reshape", 1, "shape!", "", of_one<reshaped>},
     {"softmax", 1, "dim!", "",

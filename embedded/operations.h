@@ -26,6 +26,9 @@ Value padded(Machine &machine, const Node &node, Value &x);
 Value pixels_shuffled(Machine &machine, const Node &node, Value &x);
 
 Value mean_over(Machine &machine, const Node &node, Value &x);
+Value group_normed(Machine &machine, const Node &node, Value &x);
+Value layer_normed(Machine &machine, const Node &node, Value &x);
+Value sloped(Machine &machine, const Node &node, Value &x);  // negative numbers times a slope
 Value softmax(Machine &machine, const Node &node, Value &x, bool logarithm);
 Value interpolated(Machine &machine, const Node &node, Value &x);
 

@@ -1,4 +1,4 @@
-// Means and softmax along axes.
+// Means, norms and softmax along axes.
 #include <algorithm>
 #include <cmath>
 
@@ -53,6 +53,81 @@ Value softmax(Machine &machine, const Node &node, Value &x, bool logarithm) {
             y.plain.get()[first + k * inner] =
                 float(logarithm ? power - std::log(sum) : std::exp(power) / sum);
         }
+    }
+    return y;
+}
+
+namespace {
+
+// Bring each run of `length` numbers to mean 0 and variance 1. The number at `place` of its run has the
+// weight at (run % runs * length + place) / share: `runs` of them have weights of their own.
+Value normed(Machine &machine, const Node &node, Value &x, int64_t length, int64_t runs, int64_t share) {
+    const Tensor *weight = node.find("weight"), *bias = node.find("bias");
+    const double eps = node.attributes.number("eps", 0);
+    Value y = machine.fresh(x.shape);
+    const float *from = machine.plain(x);
+    float *to = y.plain.get();
+    const int64_t count = int64_t(x.count());
+    for (int64_t first = 0, run = 0; first < count; first += length, run++) {
+        double sum = 0, squares = 0;
+        for (int64_t k = 0; k < length; k++) sum += from[first + k];
+        const double mean = sum / double(length);
+        for (int64_t k = 0; k < length; k++) squares += (from[first + k] - mean) * (from[first + k] - mean);
+        const double by = 1 / std::sqrt(squares / double(length) + eps);
+        for (int64_t k = 0; k < length; k++) {
+            const size_t place = size_t((run % runs * length + k) / share);
+            const double own = (from[first + k] - mean) * by;
+            to[first + k] = float(own * (weight ? weight->data[place] : 1.0) + (bias ? bias->data[place] : 0.0));
+        }
+    }
+    return y;
+}
+
+// Refuse an array whose numbers are not as many as there are places for them.
+void check_count(const Node &node, const char *key, int64_t count) {
+    const Tensor *array = node.find(key);
+    if (array && int64_t(array->data.size()) != count)
+        throw BadInput(shown(node.name) + " has a " + key + " of " + std::to_string(array->data.size()) +
+                       " numbers for " + std::to_string(count));
+}
+
+}  // namespace
+
+Value group_normed(Machine &machine, const Node &node, Value &x) {
+    const int64_t groups = node.attributes.integer("num_groups");
+    const int64_t channels = x.shape.size() < 2 ? 0 : x.shape[1];
+    if (groups < 1 || channels < 1 || channels % groups)
+        throw BadInput(shown(node.name) + " has " + std::to_string(groups) + " groups for " +
+                       std::to_string(channels) + " channels");
+    check_count(node, "weight", channels);
+    check_count(node, "bias", channels);
+    const int64_t pixels = int64_t(elements({x.shape.begin() + 2, x.shape.end()}));
+    return normed(machine, node, x, channels / groups * pixels, groups, pixels);
+}
+
+Value layer_normed(Machine &machine, const Node &node, Value &x) {
+    const auto wanted = node.attributes.integers("normalized_shape");
+    const bool fits = !wanted.empty() && wanted.size() <= x.shape.size() &&
+                      std::equal(wanted.rbegin(), wanted.rend(), x.shape.rbegin());
+    if (!fits) throw BadInput(shown(node.name) + " is given another shape than it normalises");
+    const int64_t length = int64_t(elements({wanted.begin(), wanted.end()}));
+    check_count(node, "weight", length);
+    check_count(node, "bias", length);
+    return normed(machine, node, x, length, 1, 1);
+}
+
+Value sloped(Machine &machine, const Node &node, Value &x) {
+    const Tensor &slopes = node.array("weight");
+    const bool one = slopes.data.size() == 1;
+    const int64_t channels = x.shape.size() < 2 ? 1 : x.shape[1];
+    if (!one) check_count(node, "weight", channels);
+    const int64_t pixels = x.shape.size() < 2 ? 1 : int64_t(elements({x.shape.begin() + 2, x.shape.end()}));
+    Value y = machine.fresh(x.shape);
+    const float *from = machine.plain(x);
+    const int64_t count = int64_t(x.count());
+    for (int64_t k = 0; k < count; k++) {
+        const float slope = slopes.data[one ? 0 : size_t(k / pixels % channels)];
+        y.plain.get()[k] = from[k] > 0 ? from[k] : from[k] * slope;
     }
     return y;
 }

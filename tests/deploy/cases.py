@@ -49,8 +49,9 @@ def scrambled(model, *, zero=0.5, seed=0):
                 uniform(layer.running_var, 0.5, 2.0)
                 uniform(layer.weight, -1.5, 1.5)
                 uniform(layer.bias, -0.5, 0.5)
-            elif isinstance(getattr(layer, "weight", None), nn.Parameter):
-                weight = layer.weight
+            elif isinstance(weight := getattr(layer, "weight", None), nn.Parameter):
+                if weight.dim() < 2:
+                    continue  # of a norm, or slopes
                 if layer.bias is not None:
                     uniform(layer.bias, -0.5, 0.5)
                 dead = torch.rand(weight.shape[:2], generator=generator) < zero

@@ -310,6 +310,42 @@ def test_a_pool_of_impossible_numbers_is_refused(pool, key, tmp_path):
     assert f"'1' has the {key} (-1, -1)" in refused(tmp_path / "net")
 
 
+@pytest.mark.parametrize(
+    ("node", "change", "says"),
+    [
+        (1, {"num_groups": 0}, "num_groups 0, which must be a whole number of at least 1"),
+        (1, {"num_groups": 3}, "has 3 groups, which do not divide its weights"),
+        (1, {"num_groups": True}, "num_groups True, which must be"),
+        (1, {"eps": -1.0}, "the eps -1.0, which must be"),
+        (2, {"normalized_shape": [8]}, "has arrays of the shapes [(6,)]"),
+        (2, {"normalized_shape": []}, "normalized_shape (), which must be"),
+        (2, {"normalized_shape": 6}, "normalized_shape 6, which must be"),
+    ],
+)
+def test_a_norm_of_impossible_numbers_is_refused(node, change, says, tmp_path):
+    layers = (nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.LayerNorm(6), nn.PReLU(4))
+    save(nn.Sequential(*layers), tmp_path / "whole")
+
+    def changed(content):
+        content["graph"]["nodes"][node]["attributes"].update(change)
+        return content
+
+    resealed(tmp_path / "whole", tmp_path / "net", changed)
+    assert says in refused(tmp_path / "net")
+
+
+def test_slopes_in_a_square_are_refused(tmp_path):
+    save(nn.Sequential(nn.PReLU(4)), tmp_path / "whole")
+
+    def changed(content):
+        content["arrays"]["0.weight"]["shape"] = [2, 2]
+        return content
+
+    square = {"values:0.weight": torch.ones(2, 2)}
+    resealed(tmp_path / "whole", tmp_path / "net", changed, square)
+    assert "has arrays of the shapes [(2, 2)]" in refused(tmp_path / "net")
+
+
 def changed_in(tensor, place, value):
     tensor = tensor.clone()
     tensor[place] = value

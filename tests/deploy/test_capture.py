@@ -267,7 +267,19 @@ KNOWN = {
     ),
     "modules": nn.Sequential(
         nn.SiLU(), nn.GELU(approximate="tanh"), nn.Hardswish(), nn.ELU(0.5), nn.ReLU6(), nn.PReLU()
-    )[:-1],
+    ),
+    "norms": nn.Sequential(
+        nn.GroupNorm(2, 4),
+        nn.GroupNorm(4, 4, affine=False),
+        nn.LayerNorm((8, 6)),
+        nn.LayerNorm(6),
+        nn.LayerNorm(6, bias=False),
+        nn.LayerNorm(6, elementwise_affine=False),
+    ),
+    "slopes": nn.Sequential(nn.PReLU(), nn.PReLU(4, init=-0.5)),
+    "channels last": Model(
+        lambda self, x: nn.functional.layer_norm(x.permute(0, 2, 3, 1), (4,)).permute(0, 3, 1, 2)
+    ),
     "pools": nn.Sequential(
         nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(3, 1, 1, count_include_pad=False)
     ),
@@ -307,7 +319,7 @@ UNKNOWN = {
     "another axis": (Model(turned), "computed from the input (test_capture.py, line "),
     "counted": (Model(counted), "one side of it is a Length (test_capture.py, line "),
     "weights from input": (Model(lambda self, x: nn.functional.conv2d(x, x)), "computed"),
-    "layer norm": (nn.LayerNorm(6), "no such operation"),
+    "response norm": (nn.LocalResponseNorm(2), "no such operation"),
     "normalised": (Model(lambda self, x: nn.functional.normalize(x)), "no such operation"),
     "written into": (
         Model(lambda self, x: torch.add(x, 1, out=x.clone())),

@@ -34,9 +34,12 @@ def small():
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.ConvTranspose2d(96, 4, 2),
+        nn.GroupNorm(2, 4),
+        nn.PReLU(4),
         nn.Upsample(scale_factor=2.0),
         nn.AvgPool2d(2),
         nn.Flatten(1),
+        nn.LayerNorm(36),
         nn.Linear(36, 3),
         nn.Softmax(1),
     )

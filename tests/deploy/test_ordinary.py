@@ -93,6 +93,8 @@ def test_it_has_the_layers_of_the_model(again, name):
         *(nn.MaxPool1d(2, ceil_mode=True), nn.AvgPool1d(3, 2, 1), nn.AdaptiveAvgPool1d(3)),
         *(nn.AdaptiveMaxPool1d(2), nn.Flatten(), nn.Flatten(0), nn.LeakyReLU(0.3), nn.ELU(0.5)),
         *(nn.GELU("tanh"), nn.Hardtanh(-0.5, 0.25), nn.Softplus(2, 3), nn.Softmax(1), nn.SiLU()),
+        *(nn.GroupNorm(2, 4, eps=0.1), nn.LayerNorm(9), nn.LayerNorm((4, 9), eps=0.1, bias=False)),
+        *(nn.LayerNorm(9, elementwise_affine=False), nn.PReLU(), nn.PReLU(4, init=0.5)),
         *(nn.Dropout(0.1), nn.Dropout1d(0.2), nn.AlphaDropout(0.3), nn.FeatureAlphaDropout(0.4)),
     ],
     ids=repr,
@@ -104,6 +106,27 @@ def test_every_layer_comes_back_as_itself(layer, tmp_path):
     assert torch.equal(made(lines), model(lines))
     # Attributes are written with one number for each axis.
     assert bare(made.get_submodule("0")) == bare(layer)
+
+
+def test_a_group_norm_without_weights_comes_back_as_what_it_does(tmp_path):
+    model = nn.Sequential(nn.GroupNorm(2, 4, affine=False)).eval()
+    lines = torch.randn(2, 4, 9)
+    assert torch.equal(stored(model, tmp_path / "net")(lines), model(lines))
+
+
+def test_norms_and_slopes_learn_on(again):
+    layers = (nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.PReLU(4), nn.Flatten())
+    model = seeded(nn.Sequential(*layers, nn.LayerNorm(144), nn.Linear(144, 4)))
+    made = again(model)
+    assert kinds(made) == kinds(model)
+    assert made.state_dict().keys() == model.state_dict().keys()
+    for net in (made, model):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        nn.functional.cross_entropy(net(IMAGES), LABELS).backward()
+        optimizer.step()
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(made.state_dict()[name], weight)
+    torch.testing.assert_close(again(made)(IMAGES), made(IMAGES))
 
 
 def bare(layer):

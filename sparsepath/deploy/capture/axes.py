@@ -17,7 +17,8 @@ POOLS = ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool")
 # What gives as many axes as it takes.
 SAME = {
     *(*ELEMENTWISE, *DROPOUTS, *POOLS, "conv", "conv_transpose", "linear", "batch_norm", "affine"),
-    *("softmax", "log_softmax", "interpolate", "pad", "index", "permute", "transpose", "cat"),
+    *("group_norm", "layer_norm", "prelu", "softmax", "log_softmax"),
+    *("interpolate", "pad", "index", "permute", "transpose", "cat"),
 }
 
 
@@ -91,6 +92,11 @@ def _shown(node: Node) -> Iterator[tuple[int, float]]:
     elif node.op in POOLS:
         sides = len(attributes.get("kernel_size") or attributes["output_size"])
         yield sides + 1, sides + 2
+    elif node.op in ("group_norm", "prelu"):
+        several = node.op == "group_norm" or node.arrays["weight"].numel() > 1
+        yield 1 + several, math.inf
+    elif node.op == "layer_norm":
+        yield len(attributes["normalized_shape"]), math.inf
     elif node.op == "permute":
         yield len(attributes["dims"]), len(attributes["dims"])
     elif node.op == "index":

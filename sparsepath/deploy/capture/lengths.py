@@ -26,7 +26,8 @@ ARITHMETIC = {
 RESHAPES = ("view", "reshape", torch.reshape)
 # Axes that an operation leaves as they are; images have no more than these.
 AXES = 5
-ALL = {*ELEMENTWISE, *DROPOUTS, "batch_norm", "affine", "softmax", "log_softmax"}
+NORMS = ("batch_norm", "affine", "group_norm", "layer_norm")
+ALL = {*ELEMENTWISE, *DROPOUTS, *NORMS, "prelu", "softmax", "log_softmax"}
 FULL = (None, None, None)
 
 

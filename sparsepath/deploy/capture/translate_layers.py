@@ -105,6 +105,32 @@ def batch_norm(
     return Draft("batch_norm", (as_value(input),), attributes, arrays)
 
 
+def _weights(weight: Any, bias: Any = None) -> dict[str, Any]:
+    arrays = {"weight": weight, "bias": bias}
+    return {name: as_array(array) for name, array in arrays.items() if array is not None}
+
+
+@translates(functional.group_norm)
+def _group_norm(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Draft:
+    attributes: dict[str, Attribute] = {"num_groups": num_groups, "eps": eps}
+    return Draft("group_norm", (as_value(input),), attributes, _weights(weight, bias))
+
+
+@translates(functional.layer_norm)
+def _layer_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Draft:
+    attributes: dict[str, Attribute] = {"normalized_shape": tuple(normalized_shape), "eps": eps}
+    return Draft("layer_norm", (as_value(input),), attributes, _weights(weight, bias))
+
+
+@translates(functional.prelu, torch.prelu)
+def _prelu(input: Any, weight: Any) -> Draft:
+    return Draft("prelu", (as_value(input),), arrays=_weights(weight))
+
+
 # ---- pools
 
 

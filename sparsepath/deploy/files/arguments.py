@@ -12,7 +12,8 @@ LEAST = {"stride": 1, "dilation": 1, "kernel_size": 1, "padding": 0, "output_pad
 MOST = 2**20
 CONVOLUTIONS = ("conv", "conv_transpose")
 POOLS = ("max_pool", "avg_pool")
-LAYERS = (*CONVOLUTIONS, "linear", "batch_norm", "affine")
+NORMS = ("batch_norm", "affine", "group_norm", "layer_norm")
+LAYERS = (*CONVOLUTIONS, *NORMS, "linear", "prelu")
 
 
 def _whole(x: Any) -> bool:
@@ -40,6 +41,11 @@ KINDS: Kinds = {
     "dims": (_all(_whole), "a list of whole numbers"),
     "divisor_override": (lambda x: x is None or (_whole(x) and x != 0), "a whole number but 0"),
     "eps": (lambda x: _number(x) and 0 <= x < math.inf, "a number of at least 0"),
+    "normalized_shape": (
+        lambda x: _all(lambda n: _whole(n) and n >= 1)(x) and x != (),
+        "a list of whole numbers of at least 1",
+    ),
+    "num_groups": (lambda x: _whole(x) and x >= 1, "a whole number of at least 1"),
     "momentum": (lambda x: x is None or _number(x), "a number or nothing"),
     "output_size": (
         _all(lambda x: x is None or (_whole(x) and 0 <= x <= MOST)),
@@ -96,9 +102,16 @@ def _refuse_mixed(node: Node) -> None:
     if len(set(types.values())) > 1:
         spoken = ", ".join(f"{name} {kind}" for name, kind in types.items())
         raise BadInput(f"{node.name!r} has arrays of several types ({spoken})")
-    lengths = {x.shape for x in node.arrays.values()}
-    if node.op in ("batch_norm", "affine") and (len(lengths) > 1 or len(next(iter(lengths))) != 1):
-        raise BadInput(f"{node.name!r} has arrays of the shapes {sorted(map(tuple, lengths))}")
+    shapes = {tuple(x.shape) for x in node.arrays.values()}
+    wanted = {len(shape) == 1 for shape in shapes}
+    if node.op == "layer_norm":
+        wanted = {shape == node.attributes["normalized_shape"] for shape in shapes}
+    if node.op == "prelu" or (node.op in NORMS and shapes):
+        if len(shapes) > 1 or wanted != {True}:
+            raise BadInput(f"{node.name!r} has arrays of the shapes {sorted(shapes)}")
+        groups: Any = node.attributes.get("num_groups", 1)
+        if next(iter(shapes))[0] % groups:
+            raise BadInput(f"{node.name!r} has {groups} groups, which do not divide its weights")
 
 
 def _refuse_unfit(node: Node, attributes: Mapping[str, Any]) -> None:

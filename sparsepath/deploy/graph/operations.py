@@ -89,6 +89,37 @@ def batch_norm(
     return functional.batch_norm(x, mean, variance, weight, bias, eps=eps)
 
 
+def group_norm(
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    num_groups: int,
+    eps: float,
+    learned: bool = True,
+) -> Tensor:
+    """Each image's groups of channels, brought to mean 0 and variance 1."""
+    return functional.group_norm(x, num_groups, weight, bias, eps)
+
+
+def layer_norm(
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    normalized_shape: Sequence[int],
+    eps: float,
+    learned: bool = True,
+) -> Tensor:
+    """The last axes, of this shape, brought to mean 0 and variance 1."""
+    return functional.layer_norm(x, tuple(normalized_shape), weight, bias, eps)
+
+
+def prelu(x: Tensor, *, weight: Tensor, learned: bool = True) -> Tensor:
+    """What is negative times a slope: one, or one for each channel."""
+    return functional.prelu(x, weight)
+
+
 def affine(x: Tensor, *, scale: Tensor, shift: Tensor) -> Tensor:
     """A scale and a shift for each channel: what is left of a batch norm that nothing absorbs."""
     shape = [1, -1, *[1] * (x.dim() - 2)]
@@ -250,14 +281,17 @@ OPERATIONS: Mapping[str, Callable[..., Result]] = {
     "conv": conv,
     "conv_transpose": conv_transpose,
     "flatten": lambda x, start_dim=0, end_dim=-1: torch.flatten(x, start_dim, end_dim),
+    "group_norm": group_norm,
     "index": index,
     "interpolate": interpolate,
+    "layer_norm": layer_norm,
     "linear": linear,
     "log_softmax": lambda x, dim: torch.log_softmax(x, dim),
     "max_pool": max_pool,
     "mean": mean,
     "pad": pad,
     "permute": lambda x, dims: x.permute(dims),
+    "prelu": prelu,
     "pixel_shuffle": lambda x, upscale_factor: functional.pixel_shuffle(x, upscale_factor),
     "reshape": reshape,
     "softmax": lambda x, dim: torch.softmax(x, dim),

@@ -36,6 +36,13 @@ POOLS: Mapping[str, tuple[Kind, ...]] = {
     "adaptive_avg_pool": (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
     "adaptive_max_pool": (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
 }
+WEIGHTED: Mapping[str, Kind] = {
+    "group_norm": nn.GroupNorm,
+    "layer_norm": nn.LayerNorm,
+    "linear": nn.Linear,
+    "prelu": nn.PReLU,
+}
+"""Other layers with weights."""
 PLAIN: Mapping[str, Kind] = {
     **dict(
         zip(
@@ -97,9 +104,8 @@ def _like(layer: nn.Module, name: str, array: Tensor) -> bool:
 def _made(node: Node, own: dict[str, Any]) -> nn.Module | None:
     if node.op in CONVOLUTIONS:
         return _convolution(node, own)
-    if node.op == "linear":
-        outputs, inputs = node.arrays["weight"].shape
-        return nn.Linear(inputs, outputs, bias="bias" in node.arrays, device="meta")
+    if node.op in WEIGHTED:
+        return _weighted(node, own)
     if node.op == "batch_norm":
         return _batch_norm(node, own)
     if node.op in POOLS:
@@ -120,6 +126,24 @@ def _convolution(node: Node, own: dict[str, Any]) -> nn.Module:
     kind: Any = CONVOLUTIONS[node.op][len(kernel) - 1]
     made: nn.Module = kind(*ends, tuple(kernel), bias="bias" in node.arrays, device="meta", **own)
     return made
+
+
+def _weighted(node: Node, own: dict[str, Any]) -> nn.Module | None:
+    weight, bias = node.arrays.get("weight"), "bias" in node.arrays
+    if node.op == "layer_norm":
+        shape, eps, plain = own["normalized_shape"], own["eps"], weight is None
+        return nn.LayerNorm(shape, eps, not plain, bias=bias or plain, device="meta")
+    if weight is None:  # a group norm without weights does not say how many channels it takes
+        return None
+    if node.op == "linear":
+        outputs, inputs = weight.shape
+        return nn.Linear(inputs, outputs, bias=bias, device="meta")
+    if node.op == "prelu":
+        return nn.PReLU(weight.numel(), device="meta")
+    norm = nn.GroupNorm(own["num_groups"], len(weight), own["eps"], device="meta")
+    if not bias:
+        norm.register_parameter("bias", None)
+    return norm
 
 
 def _batch_norm(node: Node, own: dict[str, Any]) -> nn.Module:
@@ -170,7 +194,7 @@ def _unchanged(layer: nn.Module, node: Node) -> bool:
     if node.op == "batch_norm":
         kinds = (*NORMS.values(), BatchNorm)
     elif not kinds:
-        kinds = (nn.Linear if node.op == "linear" else PLAIN[node.op],)
+        kinds = (({**WEIGHTED, **PLAIN})[node.op],)
     ways = (getattr(layer, key, None) for key in ("inplace", "return_indices"))
     return (
         type(layer) in kinds

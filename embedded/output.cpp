@@ -42,7 +42,7 @@ void write_whole(const std::string &path, std::initializer_list<std::string_view
     std::FILE *file = opened_neighbour(fs::path(path).parent_path(), neighbour);
     bool whole = file;
     for (const std::string_view part : parts)
-        whole = whole && std::fwrite(part.data(), 1, part.size(), file) == part.size();
+        if (!part.empty()) whole = whole && std::fwrite(part.data(), 1, part.size(), file) == part.size();
     if (file) whole = std::fclose(file) == 0 && whole;
     if (whole && std::rename(neighbour.c_str(), path.c_str()) == 0) return;
     if (file) std::remove(neighbour.c_str());

@@ -38,6 +38,14 @@ def checked_mus(admm: ADMM, mus: Sequence[float]) -> list[float]:
     return [float(mu) for mu in mus] if rising else mus
 
 
+def check_ranged(admm: ADMM) -> None:
+    """Refuse a penalty without a threshold, whose mu cannot be found from norms."""
+    if not isinstance(admm.penalty, Radial):
+        raise BadInput(
+            f"{admm.penalty!r} has no threshold to find mu by: give mus, as in mus=[0.5, 0.2, 0.1]."
+        )
+
+
 def mu_range(
     admm: ADMM, *, points: int = 20, reach: tuple[float, float] = (0.01, 0.99)
 ) -> list[float]:
@@ -45,10 +53,7 @@ def mu_range(
     checked_count("points", points)
     if not 0 <= reach[0] < reach[1] <= 1:
         raise BadInput(f"A path reaches from a share of the blocks to a larger one, not {reach!r}.")
-    if not isinstance(admm.penalty, Radial):
-        raise BadInput(
-            f"{admm.penalty!r} has no threshold to find mu by: give mus, as in mus=[0.5, 0.2, 0.1]."
-        )
+    check_ranged(admm)
     critical = sorted(pair for name in admm.W for pair in _critical_mus(admm, name))
     if not critical:
         raise BadInput(

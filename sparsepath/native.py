@@ -46,7 +46,7 @@ def available() -> bool:
     return _LIBRARY is not None
 
 
-def _by_address(values: Tensor) -> bool:
+def by_address(values: Tensor) -> bool:
     """Whether a kernel may work on these: a CPU's own numbers, and nobody but autograd looks on.
 
     Subclasses need have no numbers of their own; what traces or transforms operations, or
@@ -54,12 +54,14 @@ def _by_address(values: Tensor) -> bool:
     """
     return (
         _LIBRARY is not None
+        and not torch.compiler.is_compiling()
+        and not torch._C._is_tracing()
         and type(values) in (Tensor, torch.nn.Parameter)
         and values.device.type == "cpu"
         and not values.is_neg()
-        and not torch.compiler.is_compiling()
         and not torch._C._len_torch_dispatch_stack()
         and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch._C._functorch.is_legacy_batchedtensor(values)
         and torch.autograd.forward_ad._current_level < 0
     )
 
@@ -72,7 +74,7 @@ def threshold_blocks(V: Tensor, F: Tensor, blocks: Blocks, *, threshold: float, 
     first = len(blocks.view) - len(blocks.inside)
     in_one_piece = blocks.inside == tuple(range(first, len(blocks.view)))
     plain = all(
-        _by_address(tensor) and tensor.dtype == torch.float32 and tensor.is_contiguous()
+        by_address(tensor) and tensor.dtype == torch.float32 and tensor.is_contiguous()
         for tensor in (V, F)
     )
     if _LIBRARY is None or not plain or not in_one_piece:
@@ -91,7 +93,7 @@ def takes(values: Tensor) -> bool:
     """Whether the kernels below can work on such values: rows, or maps pixel after pixel."""
     maps = values.dim() == 4 and values.is_contiguous(memory_format=torch.channels_last)
     rows = values.dim() < 3 and values.is_contiguous()
-    return _by_address(values) and values.dtype in _BITS and (maps or rows)
+    return by_address(values) and values.dtype in _BITS and (maps or rows)
 
 
 def relu_pool(images: Tensor, pooled: Tensor, places: Tensor, *, back: bool = False) -> None:

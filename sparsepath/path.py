@@ -18,7 +18,7 @@ from sparsepath.errors import (
 )
 from sparsepath.metrics import Sparsity, evaluating, sparsity
 from sparsepath.modules import uncompiled
-from sparsepath.mus import checked_mus, mu_range
+from sparsepath.mus import check_ranged, checked_mus, mu_range
 from sparsepath.residuals import Residuals
 from sparsepath.support import Support
 
@@ -183,7 +183,9 @@ def stages(
     check_callable(evaluate=evaluate, checkpoint=checkpoint)
     if mus is None and start != Progress():
         raise BadInput("To go on from `start`, give the `mus` that the path was started with.")
-    if mus is not None:
+    if mus is None:
+        check_ranged(admm)
+    else:
         mus = checked_mus(admm, mus)
         if not 0 <= start.index <= len(mus):
             raise BadInput(
@@ -204,7 +206,7 @@ def _walked(
 ) -> Iterator[Stage | PathPoint]:
     """The path itself, every argument checked."""
     if start == Progress() and not any(Gamma.any() for Gamma in admm.Gamma.values()):
-        # No step has been made: the model may have been trained, or loaded, since F was copied.
+        # Nothing pulls yet: the model may have been trained, or loaded, since F was copied.
         admm.restart()
     mus = mu_range(admm) if mus is None else mus
     for index in range(start.index, len(mus)):

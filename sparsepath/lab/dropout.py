@@ -28,11 +28,31 @@ class Dropped(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         """The gradients of the values that live, scaled alike."""
+        if not native.by_address(gradients[0]):  # as where it stands for those of several results
+            first, second = (_as_tensor(word, gradients[0].device) for word in ctx.words)
+            return dropped(gradients[0], first, second, ctx.p), None, None
         pixels = gradients[0].dim() == 4
         order = torch.channels_last if pixels else torch.contiguous_format
         gradient = gradients[0].contiguous(memory_format=order)
         # Itself again, so that gradients can be differentiated too.
         return Dropped.apply(gradient, ctx.words, ctx.p), None, None
+
+
+def dropped(values: Tensor, first: Tensor, second: Tensor, p: float) -> Tensor:
+    """The values that live, scaled, by torch's operations; by the same two words of the key."""
+    # In the order of a GPU's memory, which has the maps (N, C, H, W) of a pixel in one row: a
+    # mask in another order would have all values laid out anew.
+    last = values.movedim(1, -1) if values.dim() > 2 else values
+    places = torch.arange(last.numel(), dtype=torch.int32, device=values.device)
+    # Two rounds: after one, the masks of two steps would be the same one at other places.
+    drawn = mixed(mixed(places + first) ^ second) & HIGHEST
+    living = torch.where(drawn.view(last.shape) >= _least(p), last / (1 - p), 0)
+    return living.movedim(-1, 1) if values.dim() > 2 else living
+
+
+def _as_tensor(word: int, device: torch.device) -> Tensor:
+    signed = word - (WORD + 1) if word > HIGHEST else word
+    return torch.tensor(signed, dtype=torch.int32, device=device)
 
 
 def _least(p: float) -> int:
@@ -62,22 +82,13 @@ class Keyed(nn.Dropout):
             return input
         if _least(self.p) > HIGHEST:  # nothing can be drawn that lives
             return input * 0
-        # In the order of a GPU's memory, which has the maps (N, C, H, W) of a pixel in one row: a
-        # mask in another order would have all values laid out anew.
         first = mixed(self.key + self.number * APART)
         second = mixed(first + APART)
         if native.takes(input):
             words = int(first) & WORD, int(second) & WORD
-            dropped: Tensor = Dropped.apply(input, words, self.p)
-            return dropped
-        last = input.movedim(1, -1) if input.dim() > 2 else input
-        values = last.flatten()
-        places = torch.arange(len(values), dtype=torch.int32, device=values.device)
-        # Two rounds: after one, the masks of two steps would be the same one at other places.
-        drawn = mixed(mixed(places + first) ^ second) & HIGHEST
-        living = torch.where(drawn >= _least(self.p), values / (1 - self.p), 0)
-        living = living.view(last.shape)
-        return living.movedim(-1, 1) if input.dim() > 2 else living
+            living: Tensor = Dropped.apply(input, words, self.p)
+            return living
+        return dropped(input, first, second, self.p)
 
 
 def mixed(words: Tensor) -> Tensor:

@@ -93,7 +93,11 @@ def trained_in(record: Mapping[str, Any]) -> tuple[str, str]:
 
 def trained_anywhere(record: Mapping[str, Any]) -> set[tuple[str, str]]:
     """The same for all the machines that a record's network trained on, one after the other."""
-    return {trained_in({**record, **before}) for before in ({}, *record.get("earlier", []))}
+    then, ways = dict(record), {trained_in(record)}
+    for before in reversed(record.get("earlier", [])):  # each tells what the next changed
+        then |= before
+        ways.add(trained_in(then))
+    return ways
 
 
 def taken_up(kept: Mapping[str, Any], arena: Arena, **so_far: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ EARLY = "early"
 """The variant from a dense network near the paper's own, so that gains can be compared. What it
 gains is its training's too, not the sparsity's alone."""
 SHOWN = MappingProxyType({**STANDING, EARLY: "early start"})
-"""All that the outcome shows of a path."""
+"""All variants whose last network is measured, by what they are called."""
 
 POSITIONS = 20
 """The printed mu is k / 19: a place on a path of 20 points."""

@@ -183,6 +183,12 @@ def test_counts_that_are_none_are_refused_before_any_training(
     assert not trained
 
 
+def test_a_projection_without_counts_is_refused_before_any_training() -> None:
+    admm = ADMM(Quadratic(), TopK(3), rho=0.7)
+    with pytest.raises(BadInput, match="has no threshold to find mu by"):
+        regularisation_path(admm, lambda *_: None, evaluate=quality)
+
+
 def test_a_projection_has_no_range_of_mu() -> None:
     with pytest.raises(BadInput, match="has no threshold to find mu by: give mus, as in"):
         mu_range(ADMM(Quadratic(), TopK(3), rho=0.7))

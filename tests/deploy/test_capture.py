@@ -280,6 +280,13 @@ KNOWN = {
     "channels last": Model(
         lambda self, x: nn.functional.layer_norm(x.permute(0, 2, 3, 1), (4,)).permute(0, 3, 1, 2)
     ),
+    "lengths behind norms": Model(
+        lambda self, x: (
+            nn.functional.prelu(nn.functional.group_norm(x, 2), torch.tensor(0.5).double())
+            .view(x.size(0), x.size(1), -1)
+            .softmax(-1)
+        )
+    ),
     "pools": nn.Sequential(
         nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(3, 1, 1, count_include_pad=False)
     ),
@@ -321,6 +328,14 @@ UNKNOWN = {
     "weights from input": (Model(lambda self, x: nn.functional.conv2d(x, x)), "computed"),
     "response norm": (nn.LocalResponseNorm(2), "no such operation"),
     "normalised": (Model(lambda self, x: nn.functional.normalize(x)), "no such operation"),
+    "norms of a length": (
+        Model(lambda self, x: nn.functional.layer_norm(x, (x.size(-1),))),
+        "type Length",
+    ),
+    "groups of a length": (
+        Model(lambda self, x: nn.functional.group_norm(x, x.shape[1])),
+        "Length",
+    ),
     "written into": (
         Model(lambda self, x: torch.add(x, 1, out=x.clone())),
         "writes into a tensor that it was given",

@@ -313,3 +313,12 @@ def test_a_model_that_says_yes_or_no_is_made_small():
     images = torch.randn(2, 3, 6, 6)
     model = Sign().eval()
     assert torch.equal(compact(model, images).model(images), model(images))
+
+
+def test_a_compiled_model_is_exported_as_itself(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1)).eval()
+    images = torch.randn(1, 3, 4, 4)
+    export(torch.compile(model, backend="eager"), images, tmp_path / "net.safetensors")
+    assert set(read_tensors(tmp_path / "net.safetensors")[0]) == {"0.weight", "0.bias"}
+    small = compact(torch.compile(model, backend="eager"), images).model
+    assert torch.equal(small(images), model(images))

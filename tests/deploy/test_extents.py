@@ -59,6 +59,10 @@ LAYERS = {
         nn.Conv2d(4, 6, n, padding=p), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=d == 2)
     ),
     "norm": lambda n, s, p, d: nn.Sequential(nn.BatchNorm2d(4), nn.ReLU()),
+    "groups": lambda n, s, p, d: nn.GroupNorm(s if s != 3 else 4, 4),
+    "bare groups": lambda n, s, p, d: nn.GroupNorm(4 if p else d, 4, affine=False),
+    "lines": lambda n, s, p, d: nn.LayerNorm((n, s) if d == 2 else (n,)),
+    "slopes": lambda n, s, p, d: nn.PReLU(4 if p else 1),
     "rows": lambda n, s, p, d: nn.Sequential(nn.Flatten(), nn.Linear(4 * n * n, 3)),
     "transposed": lambda n, s, p, d: nn.ConvTranspose2d(
         4, 6, n, s, p, output_padding=min(s, d) - 1, groups=2, dilation=d

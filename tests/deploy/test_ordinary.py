@@ -129,6 +129,30 @@ def test_norms_and_slopes_learn_on(again):
     torch.testing.assert_close(again(made)(IMAGES), made(IMAGES))
 
 
+class Fixed(nn.Module):
+    """Norms and slopes by numbers that nobody learns."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        for name in ("slope", "weight", "bias"):
+            self.register_buffer(name, torch.rand(4))
+
+    def forward(self, x):
+        x = nn.functional.prelu(self.conv(x), self.slope)
+        x = nn.functional.group_norm(x, 2, self.weight, self.bias)
+        return nn.functional.layer_norm(x.permute(0, 2, 3, 1), (4,), self.weight, self.bias)
+
+
+def test_norms_and_slopes_may_be_fixed(tmp_path):
+    model = Fixed().eval()
+    made = stored(model, tmp_path / "net")
+    assert torch.equal(made(IMAGES), model(IMAGES))
+    assert torch.equal(stored(made, tmp_path / "again")(IMAGES), model(IMAGES))
+    learned = [sum(x.requires_grad for x in net.parameters()) for net in (made, model)]
+    assert learned == [2, 2]
+
+
 def bare(layer):
     return re.sub(r"\((\d+),\)", r"\1", repr(layer))
 

@@ -266,3 +266,12 @@ def test_bad_input_gets_a_sentence(model, bits, options, says):
 def test_what_torch_jit_compiled_is_refused_in_a_sentence(few):
     with pytest.raises(BadInput, match="give the one that it was made of"):
         few(torch.jit.trace(small().eval(), torch.randn(1, 3, 8, 8)))
+
+
+def test_a_compiled_model_has_the_names_of_its_own(tmp_path):
+    model = small().eval()
+    shared = share(torch.compile(model, backend="eager"), 2, layers=["0"])
+    assert shared.state_dict().keys() == model.state_dict().keys()
+    assert len(numbers(shared.state_dict()["0.weight"])) <= 4
+    eight = int8_weights(torch.compile(model, backend="eager"))
+    assert eight.state_dict().keys() == model.state_dict().keys()

@@ -1,10 +1,16 @@
 """Training by the CPU's own kernels gives what torch's layers give, but for the sign of a zero."""
 
 import math
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 
 from sparsepath import native
 from sparsepath.lab.dropout import Keyed, keyed
@@ -135,13 +141,61 @@ def test_other_layers_are_called_as_they_are(layers: list[nn.Module]) -> None:
     assert cpu.trained(layers, images).equal(nn.Sequential(*layers)(images))
 
 
+HOOKS = {
+    "forward": nn.Module.register_forward_hook,
+    "before": nn.Module.register_forward_pre_hook,
+    "backward": nn.Module.register_full_backward_hook,
+    "before backward": nn.Module.register_full_backward_pre_hook,
+    "everywhere": lambda layer, hook: register_module_forward_hook(hook),
+    "before, everywhere": lambda layer, hook: register_module_forward_pre_hook(hook),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
 @pytest.mark.parametrize("at", [0, 1])
-def test_hooks_are_called(at: int) -> None:
-    layers, seen = [nn.ReLU(), nn.MaxPool2d(2)], []
-    layers[at].register_forward_hook(lambda layer, given, made: seen.append(made))
+def test_hooks_are_called(at: int, name: str) -> None:
+    layers: list[nn.Module] = [nn.ReLU(), nn.MaxPool2d(2)]
+    seen: list[nn.Module] = []
+
+    def hook(layer: nn.Module, *given: object) -> None:
+        seen.append(layer)
+
+    handle = HOOKS[name](layers[at], hook)
+    images = torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last).requires_grad_()
+    cpu.trained(layers, images).sum().backward()
+    handle.remove()
+    assert layers[at] in seen
+
+
+def test_a_forward_of_a_layers_own_is_called() -> None:
+    layers: list[nn.Module] = [nn.ReLU(), nn.MaxPool2d(2)]
+    layers[0].forward = lambda input: input * 2  # type: ignore[method-assign]
     images = torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)
-    cpu.trained(layers, images)
-    assert len(seen) == 1
+    assert cpu.trained(layers, images).equal(layers[1](2 * images))
+
+
+def test_gradients_may_come_several_at_once() -> None:
+    images = pixels(2, 8, 6, 4, dtype=torch.float32)
+    rows = torch.randn(5, 7, requires_grad=True)
+    drop = Keyed(0.4, torch.tensor(2**31 - 5, dtype=torch.int32), 1)
+    for make, values in ((lambda x: cpu.trained(LAYERS, x), images), (drop, images), (drop, rows)):
+        made = make(values)
+        several = torch.randn(3, *made.shape)
+        grad = partial(torch.autograd.grad, made, values, retain_graph=True)
+        (batched,) = grad(several, is_grads_batched=True)
+        assert batched.equal(torch.stack([grad(one)[0] for one in several]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_what_is_compiled_or_traced_is_torchs(tmp_path: Path) -> None:
+    images = pixels(2, 8, 6, 4, dtype=torch.float32).detach()
+    drop = Keyed(0.4, torch.tensor(7, dtype=torch.int32), 1)
+    train = lambda x: drop(cpu.trained(LAYERS, x))
+    compiled = torch.compile(train, backend="aot_eager", fullgraph=True)
+    assert compiled(images).equal(train(images))
+    traced = torch.jit.trace(lambda x: cpu.trained(LAYERS, x), images)
+    traced.save(str(tmp_path / "net.pt"))  # what holds a call of ours cannot be saved
+    assert traced(images).equal(plain(images))
 
 
 def test_indices_are_returned_where_they_are_asked_for() -> None:

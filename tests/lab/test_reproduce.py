@@ -256,11 +256,12 @@ def test_an_arm_says_of_each_seed_where_it_was_walked(folder: Path) -> None:
     place = folder / "out/cifar10/comparisons"
     written = place / "walked/digit-net-l0-2-1.json"
     record = json.loads(written.read_text())
-    earlier = [{"points": 1, "machine": {"device": "H200"}, "dtype": "bfloat16"}]
+    # First on an H200 in bfloat16, then on a CPU in bfloat16, then in float32.
+    earlier = [{"points": 0, "machine": {"device": "H200"}}, {"points": 1, "dtype": "bfloat16"}]
     written.write_text(json.dumps({**record, "earlier": earlier}))
     parts.gather_arms(parts.comparisons("digit-net", finetune=2), place / "walked")
     devices = json.loads((place / "digit-net-2.json").read_text())["devices"]["l0"]
-    assert devices == {"0": "cpu float32", "1": "H200 bfloat16 and cpu float32"}
+    assert devices == {"0": "cpu float32", "1": "H200 bfloat16 and cpu bfloat16 and cpu float32"}
 
 
 def test_walks_from_two_networks_of_one_name_are_not_gathered_as_of_one(folder: Path) -> None:

@@ -22,6 +22,7 @@ from sparsepath.deploy.files.export import Exported, export, quiet
 from sparsepath.deploy.files.target import free, writing
 from sparsepath.errors import BadInput
 from sparsepath.metrics import evaluating
+from sparsepath.modules import uncompiled
 from sparsepath.storage import write_atomically
 
 
@@ -34,6 +35,7 @@ def int8_weights(model: nn.Module) -> nn.Module:
     for name, weight in weights_of(model).items():
         if weight.dtype != torch.float32:
             raise BadInput(f"{name!r} is {weight.dtype}: int8 stands for float32, call float().")
+    model = uncompiled(model)
     refuse_computed(model)
     made = copy.deepcopy(model)
     groups = _transposed(made)
@@ -86,6 +88,7 @@ def int8_onnx(
     """
     path = free(path, force=force)
     weights_of(model)
+    model = uncompiled(model)
     batches = _checked(model, calibration)
     try:
         import onnx

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from sparsepath.deploy.bits.clusters import clusters
 from sparsepath.deploy.bits.weights import matches, refuse_computed, weights_of
 from sparsepath.errors import BadInput
+from sparsepath.modules import uncompiled
 
 Train = Callable[[nn.Module], object]
 HIGHEST = 8
@@ -92,6 +93,7 @@ def share(
             raise BadInput(f"bits must be a whole number of 1 to {HIGHEST}, not {value!r}.")
     patterns = [*bits] if isinstance(bits, Mapping) else layers
     weights_of(model, patterns)  # refused before anything is copied
+    model = uncompiled(model)
     refuse_computed(model)
     made = copy.deepcopy(model)
     chosen = weights_of(made, patterns)

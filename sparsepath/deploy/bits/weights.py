@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from sparsepath.errors import BadInput
+from sparsepath.modules import uncompiled
 
 
 def weights_of(
@@ -16,6 +17,7 @@ def weights_of(
     """The weights of the layers that a name pattern matches, or of all; shared ones once."""
     if not isinstance(model, nn.Module):
         raise BadInput(f"A torch module has weights, not {type(model).__name__}.")
+    model = uncompiled(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise BadInput("torch.jit has compiled this model: give the one that it was made of.")
     found = {

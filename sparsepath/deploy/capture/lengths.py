@@ -10,7 +10,7 @@ import torch
 
 from sparsepath.deploy.capture.axes import POOLS, Axes
 from sparsepath.deploy.capture.translate import Length
-from sparsepath.deploy.files.arguments import CONVOLUTIONS
+from sparsepath.deploy.files.arguments import CONVOLUTIONS, NORMS
 from sparsepath.deploy.graph.graph import Node, Value
 from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE
 
@@ -26,7 +26,6 @@ ARITHMETIC = {
 RESHAPES = ("view", "reshape", torch.reshape)
 # Axes that an operation leaves as they are; images have no more than these.
 AXES = 5
-NORMS = ("batch_norm", "affine", "group_norm", "layer_norm")
 ALL = {*ELEMENTWISE, *DROPOUTS, *NORMS, "prelu", "softmax", "log_softmax"}
 FULL = (None, None, None)
 

@@ -12,6 +12,7 @@ from sparsepath.deploy.capture.translate import (
     Translation,
     Unknown,
     as_array,
+    as_plain,
     as_value,
     repeated,
     translates,
@@ -114,7 +115,7 @@ def _weights(weight: Any, bias: Any = None) -> dict[str, Any]:
 def _group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Draft:
-    attributes: dict[str, Attribute] = {"num_groups": num_groups, "eps": eps}
+    attributes: dict[str, Attribute] = {"num_groups": as_plain(num_groups), "eps": as_plain(eps)}
     return Draft("group_norm", (as_value(input),), attributes, _weights(weight, bias))
 
 
@@ -122,13 +123,18 @@ def _group_norm(
 def _layer_norm(
     input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Draft:
-    attributes: dict[str, Attribute] = {"normalized_shape": tuple(normalized_shape), "eps": eps}
+    shape = as_plain(tuple(normalized_shape))
+    attributes: dict[str, Attribute] = {"normalized_shape": shape, "eps": as_plain(eps)}
     return Draft("layer_norm", (as_value(input),), attributes, _weights(weight, bias))
 
 
 @translates(functional.prelu, torch.prelu)
 def _prelu(input: Any, weight: Any) -> Draft:
-    return Draft("prelu", (as_value(input),), arrays=_weights(weight))
+    slopes = as_array(weight)
+    # Kept as it is wherever it can be: a copy would lose the name that the model gives it.
+    return Draft(
+        "prelu", (as_value(input),), arrays={"weight": slopes if slopes.dim() else slopes.view(1)}
+    )
 
 
 # ---- pools

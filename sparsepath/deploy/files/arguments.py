@@ -74,6 +74,8 @@ def refuse_impossible(node: Node) -> None:
             _refuse_below(node, key, least)
     if node.op in LAYERS:
         _refuse_mixed(node)
+    if node.op in (*NORMS, "prelu"):
+        _refuse_misshapen(node)
     if node.op in CONVOLUTIONS:
         _refuse_unfit(node, node.attributes)
     if node.op in POOLS:
@@ -102,16 +104,22 @@ def _refuse_mixed(node: Node) -> None:
     if len(set(types.values())) > 1:
         spoken = ", ".join(f"{name} {kind}" for name, kind in types.items())
         raise BadInput(f"{node.name!r} has arrays of several types ({spoken})")
+
+
+def _refuse_misshapen(node: Node) -> None:
+    """Arrays of a norm, and slopes, have one number for each channel; a layer norm's its shape."""
     shapes = {tuple(x.shape) for x in node.arrays.values()}
-    wanted = {len(shape) == 1 for shape in shapes}
+    if not shapes:
+        return
+    shape = next(iter(shapes))
+    fits = len(shape) == 1
     if node.op == "layer_norm":
-        wanted = {shape == node.attributes["normalized_shape"] for shape in shapes}
-    if node.op == "prelu" or (node.op in NORMS and shapes):
-        if len(shapes) > 1 or wanted != {True}:
-            raise BadInput(f"{node.name!r} has arrays of the shapes {sorted(shapes)}")
-        groups: Any = node.attributes.get("num_groups", 1)
-        if next(iter(shapes))[0] % groups:
-            raise BadInput(f"{node.name!r} has {groups} groups, which do not divide its weights")
+        fits = shape == node.attributes["normalized_shape"]
+    if len(shapes) > 1 or not fits:
+        raise BadInput(f"{node.name!r} has arrays of the shapes {sorted(shapes)}")
+    groups: Any = node.attributes.get("num_groups", 1)
+    if shape[0] % groups:
+        raise BadInput(f"{node.name!r} has {groups} groups, which do not divide its weights")
 
 
 def _refuse_unfit(node: Node, attributes: Mapping[str, Any]) -> None:

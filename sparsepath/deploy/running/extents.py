@@ -86,6 +86,25 @@ def _per_channel(node: Node, given: Sequence[Shape]) -> Shape:
     return shape
 
 
+def _group_norm(node: Node, given: Sequence[Shape]) -> Shape:
+    (shape,), groups = given, node.attributes["num_groups"]
+    assert isinstance(groups, int)
+    _insist(len(shape) > 1 and shape[1] % groups == 0)
+    _insist(prod(shape) > groups)  # torch refuses to take the variance of a single number
+    return _per_channel(node, given)
+
+
+def _layer_norm(node: Node, given: Sequence[Shape]) -> Shape:
+    (shape,) = given
+    wanted: Any = node.attributes["normalized_shape"]
+    _insist(shape[-len(wanted) :] == tuple(wanted))
+    return shape
+
+
+def _prelu(node: Node, given: Sequence[Shape]) -> Shape:
+    return given[0] if node.arrays["weight"].numel() == 1 else _per_channel(node, given)
+
+
 def _conv(node: Node, given: Sequence[Shape]) -> Shape:
     (shape,), attributes, weight = given, node.attributes, node.arrays["weight"]
     dilation: Any = attributes["dilation"]
@@ -167,5 +186,8 @@ RULES: Mapping[str, Rule] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "flatten": _flatten,
+    "group_norm": _group_norm,
+    "layer_norm": _layer_norm,
     "linear": _linear,
+    "prelu": _prelu,
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as hooks
 
 from sparsepath import native
 
@@ -25,10 +26,15 @@ class ReluPool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         """Each gradient goes where its value came from."""
-        if torch.is_grad_enabled():  # and will be differentiated again
+        # It will be differentiated again, or stands for those of several results.
+        if torch.is_grad_enabled() or not native.by_address(gradients[0]):
+            count, maps, height, width = gradients[0].shape
             each = [torch.where(ctx.places == place, gradients[0], 0) for place in range(4)]
-            pixels: Tensor = torch.stack(each).unflatten(0, (2, 2)).permute(2, 3, 4, 0, 5, 1)
-            return pixels.flatten(4).flatten(2, 3)
+            rows = [
+                torch.stack(pair, -1).reshape(count, maps, height, 2 * width)
+                for pair in (each[:2], each[2:])
+            ]
+            return torch.stack(rows, 3).reshape(count, maps, 2 * height, 2 * width)
         gradient = gradients[0].contiguous(memory_format=torch.channels_last)
         count, maps, height, width = gradient.shape
         back = _maps((count, maps, 2 * height, 2 * width), like=gradient)
@@ -68,10 +74,8 @@ def _pools(layer: nn.Module, images: Tensor) -> bool:
 
 def _bare(layer: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether this is such a layer and nothing else, upon whose work nobody waits."""
-    hooks = (
-        layer._forward_hooks,
-        layer._forward_pre_hooks,
-        layer._backward_hooks,
-        layer._backward_pre_hooks,
-    )
-    return type(layer) is kind and not any(hooks)
+    names = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+    own = (getattr(layer, f"_{name}") for name in names)
+    everywhere = (getattr(hooks, f"_global_{name}") for name in names)
+    watched = any(own) or any(everywhere) or "forward" in vars(layer)
+    return type(layer) is kind and not watched

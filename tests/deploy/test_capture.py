@@ -282,10 +282,9 @@ KNOWN = {
     ),
     "lengths behind norms": Model(
         lambda self, x: (
-            nn.functional.prelu(nn.functional.group_norm(x, 2), torch.tensor(0.5).double())
-            .view(x.size(0), x.size(1), -1)
-            .softmax(-1)
-        )
+            self.slopes(nn.functional.group_norm(x, 2)).view(x.size(0), x.size(1), -1).softmax(-1)
+        ),
+        slopes=nn.PReLU(4),
     ),
     "pools": nn.Sequential(
         nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(3, 1, 1, count_include_pad=False)

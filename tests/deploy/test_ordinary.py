@@ -153,6 +153,14 @@ def test_norms_and_slopes_may_be_fixed(tmp_path):
     assert learned == [2, 2]
 
 
+def test_a_slope_may_be_a_bare_number(tmp_path):
+    class Sloped(nn.Module):
+        def forward(self, x):
+            return nn.functional.prelu(x, torch.tensor(0.3))
+
+    assert torch.equal(stored(Sloped().eval(), tmp_path / "net")(IMAGES), Sloped()(IMAGES))
+
+
 def bare(layer):
     return re.sub(r"\((\d+),\)", r"\1", repr(layer))
 

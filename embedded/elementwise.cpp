@@ -1,4 +1,4 @@
-// Operations number by number: functions of one value, arithmetic of two, and scales by channel.
+// Operations number by number: functions of one value, arithmetic of two, scales and slopes by channel.
 #include <algorithm>
 #include <cmath>
 
@@ -144,6 +144,22 @@ Value scaled(Machine &machine, Value &x, const float *scale, const float *shift)
     for (uint64_t plane = 0; plane < planes; plane++)
         for (uint64_t k = plane * size; k < (plane + 1) * size; k++)
             y.plain.get()[k] = from[k] * scale[plane % channels] + shift[plane % channels];
+    return y;
+}
+
+Value sloped(Machine &machine, const Node &node, Value &x) {
+    const Tensor &slopes = node.array("weight");
+    const int64_t channels = x.shape.size() < 2 ? 1 : x.shape[1], count = int64_t(x.count());
+    const bool one = slopes.data.size() == 1;
+    if (!one && int64_t(slopes.data.size()) != channels)
+        throw BadInput(shown(node.name) + " has not one slope for each channel");
+    const int64_t pixels = x.shape.size() < 2 ? 1 : int64_t(elements({x.shape.begin() + 2, x.shape.end()}));
+    Value y = machine.fresh(x.shape);
+    const float *from = machine.plain(x);
+    for (int64_t k = 0; k < count; k++) {
+        const float slope = slopes.data[one ? 0 : size_t(k / pixels % channels)];
+        y.plain.get()[k] = from[k] > 0 ? from[k] : from[k] * slope;
+    }
     return y;
 }
 

@@ -16,6 +16,7 @@ Value run_node(Machine &machine, const Node &node, const Inputs &inputs);
 Value elementwise(Machine &machine, const std::string &op, const Attributes &attributes, Value &x);
 Value arithmetic(Machine &machine, const Node &node, const Inputs &inputs);
 Value scaled(Machine &machine, Value &x, const float *scale, const float *shift);  // by channel, axis 1
+Value sloped(Machine &machine, const Node &node, Value &x);  // negative numbers times a slope
 
 Value reshaped(Machine &machine, const Node &node, Value &x);
 Value flattened(Machine &machine, const Node &node, Value &x);
@@ -28,7 +29,6 @@ Value pixels_shuffled(Machine &machine, const Node &node, Value &x);
 Value mean_over(Machine &machine, const Node &node, Value &x);
 Value group_normed(Machine &machine, const Node &node, Value &x);
 Value layer_normed(Machine &machine, const Node &node, Value &x);
-Value sloped(Machine &machine, const Node &node, Value &x);  // negative numbers times a slope
 Value softmax(Machine &machine, const Node &node, Value &x, bool logarithm);
 Value interpolated(Machine &machine, const Node &node, Value &x);
 

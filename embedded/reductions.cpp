@@ -116,20 +116,4 @@ Value layer_normed(Machine &machine, const Node &node, Value &x) {
     return normed(machine, node, x, length, 1, 1);
 }
 
-Value sloped(Machine &machine, const Node &node, Value &x) {
-    const Tensor &slopes = node.array("weight");
-    const bool one = slopes.data.size() == 1;
-    const int64_t channels = x.shape.size() < 2 ? 1 : x.shape[1];
-    if (!one) check_count(node, "weight", channels);
-    const int64_t pixels = x.shape.size() < 2 ? 1 : int64_t(elements({x.shape.begin() + 2, x.shape.end()}));
-    Value y = machine.fresh(x.shape);
-    const float *from = machine.plain(x);
-    const int64_t count = int64_t(x.count());
-    for (int64_t k = 0; k < count; k++) {
-        const float slope = slopes.data[one ? 0 : size_t(k / pixels % channels)];
-        y.plain.get()[k] = from[k] > 0 ? from[k] : from[k] * slope;
-    }
-    return y;
-}
-
 }  // namespace sparsepath::embedded

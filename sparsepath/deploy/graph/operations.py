@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsepath.deploy.graph.graph import Node
+from sparsepath.deploy.graph.norms import affine, batch_norm, group_norm, layer_norm, prelu
 
 Result = Any
 functional = nn.functional
@@ -70,60 +71,6 @@ def linear(
 ) -> Tensor:
     """A linear layer over the last axis."""
     return functional.linear(x, weight, bias)
-
-
-def batch_norm(
-    x: Tensor,
-    *,
-    mean: Tensor,
-    variance: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float,
-    momentum: float | None = 0.1,
-    batches: int = 0,
-    axes: int | None = None,
-    learned: bool = True,
-) -> Tensor:
-    """Batch norm with stored statistics; all but `eps` is for whoever trains it further."""
-    return functional.batch_norm(x, mean, variance, weight, bias, eps=eps)
-
-
-def group_norm(
-    x: Tensor,
-    *,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    num_groups: int,
-    eps: float,
-    learned: bool = True,
-) -> Tensor:
-    """Each image's groups of channels, brought to mean 0 and variance 1."""
-    return functional.group_norm(x, num_groups, weight, bias, eps)
-
-
-def layer_norm(
-    x: Tensor,
-    *,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    normalized_shape: Sequence[int],
-    eps: float,
-    learned: bool = True,
-) -> Tensor:
-    """The last axes, of this shape, brought to mean 0 and variance 1."""
-    return functional.layer_norm(x, tuple(normalized_shape), weight, bias, eps)
-
-
-def prelu(x: Tensor, *, weight: Tensor, learned: bool = True) -> Tensor:
-    """What is negative times a slope: one, or one for each channel."""
-    return functional.prelu(x, weight)
-
-
-def affine(x: Tensor, *, scale: Tensor, shift: Tensor) -> Tensor:
-    """A scale and a shift for each channel: what is left of a batch norm that nothing absorbs."""
-    shape = [1, -1, *[1] * (x.dim() - 2)]
-    return torch.addcmul(shift.view(shape), x, scale.view(shape))
 
 
 def constant(*, value: Tensor, learned: bool = False) -> Tensor:

@@ -91,9 +91,11 @@ def threshold_blocks(V: Tensor, F: Tensor, blocks: Blocks, *, threshold: float, 
 
 def takes(values: Tensor) -> bool:
     """Whether the kernels below can work on such values: rows, or maps pixel after pixel."""
-    maps = values.dim() == 4 and values.is_contiguous(memory_format=torch.channels_last)
-    rows = values.dim() < 3 and values.is_contiguous()
-    return by_address(values) and values.dtype in _BITS and (maps or rows)
+    if not by_address(values) or values.dtype not in _BITS:  # some cannot be asked for their order
+        return False
+    if values.dim() == 4:
+        return values.is_contiguous(memory_format=torch.channels_last)
+    return values.dim() < 3 and values.is_contiguous()
 
 
 def relu_pool(images: Tensor, pooled: Tensor, places: Tensor, *, back: bool = False) -> None:

@@ -186,6 +186,15 @@ def test_gradients_may_come_several_at_once() -> None:
         assert batched.equal(torch.stack([grad(one)[0] for one in several]))
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_many_batches_may_go_at_once() -> None:
+    batches = torch.randn(2, 4, 8, 6, 6)
+    drop = Keyed(0.4, torch.tensor(7, dtype=torch.int32), 1)
+    train = lambda images: drop(cpu.trained(LAYERS, images))
+    found = torch.func.vmap(train)(batches)
+    assert found.equal(torch.stack([train(images) for images in batches]))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 def test_what_is_compiled_or_traced_is_torchs(tmp_path: Path) -> None:
     images = pixels(2, 8, 6, 4, dtype=torch.float32).detach()

@@ -1,8 +1,7 @@
-"""The kernels that a CPU trains by, where the install could build them, spread over threads."""
+"""The kernels that a CPU trains by, where the install could build them, by torch's own threads."""
 
 import ctypes
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,15 +9,16 @@ from torch import Tensor
 
 from sparsepath.blocks import Blocks
 
-# Below this many numbers a thread of its own costs more than it saves.
-GRAIN = 1 << 20
+# Below this many numbers a part of its own costs more than it saves.
+GRAIN = 1 << 15
 
 
 _POINTER, _NUMBER, _WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 _POOL = [_POINTER] * 3 + [_NUMBER] * 4
-_DROP = [_POINTER] * 2 + [_NUMBER] * 2 + [_WORD] * 3 + [ctypes.c_float]
+_DROP = [_POINTER] * 2 + [_NUMBER] + [_WORD] * 3 + [ctypes.c_float, _NUMBER]
 _ARGUMENTS: dict[str, Sequence[type]] = {
-    "threshold_blocks": [_POINTER] * 2 + [_NUMBER] * 2 + [ctypes.c_float, ctypes.c_int],
+    "set_team": [_POINTER],
+    "threshold_blocks": [_POINTER] * 2 + [_NUMBER] * 2 + [ctypes.c_float, ctypes.c_int, _NUMBER],
     **{f"relu_pool{way}_{bits}": _POOL for way in ("", "_back") for bits in (16, 32)},
     **{f"drop_{bits}": _DROP for bits in (16, 32)},
 }
@@ -32,9 +32,13 @@ def _load() -> ctypes.CDLL | None:
         for name, kinds in _ARGUMENTS.items():
             kernel = getattr(library, name)
             kernel.argtypes, kernel.restype = kinds, None
+        # What torch is linked with is found through it, under whatever name it was installed.
+        team = ctypes.CDLL(torch._C.__file__).GOMP_parallel
     except (OSError, AttributeError):
-        # Not built, for another machine, or of older sources: torch's own operations do the same.
+        # Not built, for another machine, of older sources, or torch has threads of another kind:
+        # its own operations do the same.
         return None
+    library.set_team(ctypes.cast(team, _POINTER))
     return library
 
 
@@ -79,13 +83,10 @@ def threshold_blocks(V: Tensor, F: Tensor, blocks: Blocks, *, threshold: float, 
     )
     if _LIBRARY is None or not plain or not in_one_piece:
         return False
-    kernel, size = _LIBRARY.threshold_blocks, blocks.size
-
-    def run(begin: int, end: int) -> None:
-        offset = begin * size * V.element_size()
-        kernel(V.data_ptr() + offset, F.data_ptr() + offset, end - begin, size, threshold, soft)
-
-    _spread(run, blocks.count, size)
+    parts = _parts(blocks.count, blocks.size)
+    _LIBRARY.threshold_blocks(
+        V.data_ptr(), F.data_ptr(), blocks.count, blocks.size, threshold, soft, parts
+    )
     return True
 
 
@@ -106,34 +107,22 @@ def relu_pool(images: Tensor, pooled: Tensor, places: Tensor, *, back: bool = Fa
     """
     count, maps, height, width = images.shape
     kernel = getattr(_LIBRARY, f"relu_pool{'_back' * back}_{_BITS[images.dtype]}")
-
-    def run(begin: int, end: int) -> None:
-        pointers = [
-            tensor.data_ptr() + begin * tensor.stride(0) * tensor.element_size()
-            for tensor in (images, pooled, places)
-        ]
-        kernel(*pointers, end - begin, height, width, maps)
-
-    _spread(run, count, maps * height * width)
+    rows, pointers = count * height // 2, [each.data_ptr() for each in (images, pooled, places)]
+    kernel(*pointers, rows, width, maps, _parts(rows, 2 * width * maps))
 
 
 def drop(values: Tensor, living: Tensor, *, words: tuple[int, int], least: int, p: float) -> None:
     """Write the values that live through dropout by these two words of its key into `living`."""
-    kernel, size = getattr(_LIBRARY, f"drop_{_BITS[values.dtype]}"), values.element_size()
-
-    def run(begin: int, end: int) -> None:
-        here, there = (tensor.data_ptr() + begin * size for tensor in (values, living))
-        kernel(here, there, begin, end - begin, *words, least, 1 - p)
-
-    _spread(run, values.numel(), 1)
+    kernel, count = getattr(_LIBRARY, f"drop_{_BITS[values.dtype]}"), values.numel()
+    kernel(values.data_ptr(), living.data_ptr(), count, *words, least, 1 - p, _parts(count, 1))
 
 
-def _spread(run: Callable[[int, int], None], count: int, size: int) -> None:
-    """Run over `count` things of `size` numbers each, in as many parts as threads are worth it."""
-    parts = max(1, min(torch.get_num_threads(), count, count * size // GRAIN))
-    edges = [count * part // parts for part in range(parts + 1)]
-    if parts == 1:
-        run(0, count)
-    else:
-        with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(run, edges[:-1], edges[1:]))
+def _parts(count: int, size: int) -> int:
+    """Into how many parts work on `count` things of `size` numbers each is worth dividing.
+
+    More than there are threads, since some come later than others; one where torch has but one.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return 1
+    return max(1, min(4 * threads, count, count * size // GRAIN))

@@ -1,6 +1,8 @@
 """The compiled kernel does what torch's operations do."""
 
-from itertools import pairwise
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,24 +83,22 @@ def test_long_blocks_lose_no_small_weights():
     assert not L0().prox(V, outputs(layer), L0().step_at(norm * (1 + 1e-6))).any()
 
 
-@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
 @pytest.mark.parametrize(
-    ("count", "size", "threads", "edges"),
+    ("count", "size", "threads", "parts"),
     [
-        (10, 100, 5, [0, 2, 4, 6, 8, 10]),
-        (3, 1000, 5, [0, 1, 2, 3]),
-        (10, 1, 5, [0, 10]),
-        (10, 20, 5, [0, 2, 5, 7, 10]),
-        (0, 9, 5, [0, 0]),
+        (1000, 100, 5, 20),
+        (3, 1000, 5, 3),
+        (10, 1, 5, 1),
+        (10, 20, 5, 4),
+        (0, 9, 5, 1),
+        (1000, 100, 1, 1),
     ],
-    ids=["threads", "few", "small", "numbers", "nothing"],
+    ids=["threads", "few", "small", "numbers", "nothing", "alone"],
 )
-def test_work_is_parted_among_threads_that_are_worth_it(monkeypatch, count, size, threads, edges):
+def test_work_is_parted_as_far_as_it_is_worth_it(monkeypatch, count, size, threads, parts):
     monkeypatch.setattr(native, "GRAIN", 50)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    parts = []
-    native._spread(lambda begin, end: parts.append((begin, end)), count, size)
-    assert sorted(parts) == list(pairwise(edges))
+    assert native._parts(count, size) == parts
 
 
 def foreign(name, V):
@@ -150,15 +150,54 @@ def test_strided_tensors_are_torchs():
     torch.testing.assert_close(L1().prox(V, blocks, 0.3, out=other), L1().prox(V, blocks, 0.3))
 
 
-def test_many_blocks_are_shared_among_threads(monkeypatch):
-    monkeypatch.setattr(native, "GRAIN", 50)
+@pytest.fixture
+def five_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(5)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("five_threads")
+@pytest.mark.parametrize("grain", [1, 50, 700])
+def test_many_blocks_are_shared_among_threads(monkeypatch, grain):
+    monkeypatch.setattr(native, "GRAIN", grain)
     layer = nn.Conv2d(13, 17, 3)
     blocks, V = kernels(layer), layer.weight.detach()
     step = step_between(L1(), V, blocks)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
-    torch.testing.assert_close(
-        L1().prox(V, blocks, step), eager(L1(), V, blocks, step, monkeypatch), rtol=1e-5, atol=1e-7
-    )
+    expected = eager(L1(), V, blocks, step, monkeypatch)
+    for _ in range(20):
+        F = L1().prox(V, blocks, step, out=torch.full_like(V, torch.nan))
+        torch.testing.assert_close(F, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux tells them")
+@pytest.mark.usefixtures("five_threads")
+def test_the_threads_are_torchs_own(monkeypatch):
+    monkeypatch.setattr(native, "GRAIN", 1)
+    seen = set()
+
+    def living():
+        return {int(path.name) for path in Path("/proc/self/task").iterdir()}
+
+    layer = nn.Conv2d(256, 256, 3)
+    blocks, V = kernels(layer), layer.weight.detach()
+    torch.relu(torch.zeros(1 << 22))  # torch has all of its threads from here on
+    before, F, going = living(), torch.empty_like(V), True
+
+    def watch():
+        while going:
+            seen.update(living())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for _ in range(50):
+        assert native.threshold_blocks(V, F, blocks, threshold=0.1, soft=True)
+    going = False
+    watcher.join()
+    assert len(before) >= 5
+    assert seen - before <= {watcher.native_id}
 
 
 def test_the_kernel_works_in_place():
@@ -193,3 +232,11 @@ def test_without_the_library_nothing_is_claimed(monkeypatch):
     assert native._load() is None
     monkeypatch.setattr(native, "_LIBRARY", None)
     assert not native.available()
+
+
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+def test_without_the_threads_of_torch_nothing_is_claimed(monkeypatch):
+    real = native.ctypes.CDLL
+    foreign = lambda path: object() if path == torch._C.__file__ else real(path)
+    monkeypatch.setattr(native.ctypes, "CDLL", foreign)
+    assert native._load() is None

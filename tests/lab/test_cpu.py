@@ -1,6 +1,7 @@
 """Training by the CPU's own kernels gives what torch's layers give, but for the sign of a zero."""
 
 import math
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
@@ -23,11 +24,15 @@ DTYPES = [torch.bfloat16, torch.float32]
 
 
 @pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def threads(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Generator[int, None, None]:
     """Kernels that are spread over so many threads, however few the numbers."""
     monkeypatch.setattr(native, "GRAIN", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: request.param)
-    return int(request.param)
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield int(request.param)
+    torch.set_num_threads(before)
 
 
 def pixels(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:

@@ -71,6 +71,10 @@ const Operation OPERATIONS[] = {
     {"index", 1, "slices!", "", run_index},
     {"interpolate", 1, "size scale_factor mode align_corners recompute_scale_factor antialias", "",
      of_one<interpolated>},
+    {"interpolate_like", 2, "mode align_corners antialias", "",
+     [](Machine &m, const Node &node, const Inputs &in, Ending &) {
+         return interpolated_like(m, node, *in[0], *in[1]);
+     }},
     {"layer_norm", 1, "normalized_shape! eps! learned", "weight bias", of_one<layer_normed>},
     {"linear", 1, "learned", "weight! bias", run_linear},
     {"log_softmax", 1, "dim!", "",
@@ -92,6 +96,7 @@ const Operation OPERATIONS[] = {
          return softmax(m, node, *in[0], false);
      }},
     {"transpose", 1, "dim0! dim1!", "", run_transpose},
+    {"unflatten", 1, "dim! sizes!", "", of_one<unflattened>},
 };
 
 const Operation *find(const std::string &name) {

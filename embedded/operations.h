@@ -20,6 +20,7 @@ Value sloped(Machine &machine, const Node &node, Value &x);  // negative numbers
 
 Value reshaped(Machine &machine, const Node &node, Value &x);
 Value flattened(Machine &machine, const Node &node, Value &x);
+Value unflattened(Machine &machine, const Node &node, Value &x);
 Value permuted(Machine &machine, const std::vector<int64_t> &dims, Value &x);
 Value indexed(Machine &machine, const Node &node, Value &x);
 Value concatenated(Machine &machine, const Node &node, const Inputs &inputs);
@@ -31,5 +32,6 @@ Value group_normed(Machine &machine, const Node &node, Value &x);
 Value layer_normed(Machine &machine, const Node &node, Value &x);
 Value softmax(Machine &machine, const Node &node, Value &x, bool logarithm);
 Value interpolated(Machine &machine, const Node &node, Value &x);
+Value interpolated_like(Machine &machine, const Node &node, Value &x, const Value &like);
 
 }  // namespace sparsepath::embedded

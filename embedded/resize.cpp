@@ -76,10 +76,8 @@ std::vector<double> numbers(const Json &json, size_t dimensions, const char *wha
     return found;
 }
 
-}  // namespace
-
-Value interpolated(Machine &machine, const Node &node, Value &x) {
-    const Attributes &given = node.attributes;
+// How an image is resized, if this program knows it.
+std::string mode_of(const Attributes &given, const Value &x) {
     const std::string mode = given.text("mode", "nearest");
     const size_t dimensions = x.shape.size() < 3 ? 0 : x.shape.size() - 2;
     const std::string smooth[] = {"linear", "bilinear", "trilinear"};
@@ -88,28 +86,48 @@ Value interpolated(Machine &machine, const Node &node, Value &x) {
                        (mode == "bicubic" && dimensions == 2);
     if (!known || dimensions < 1 || dimensions > 3 || given.flag("antialias", false))
         throw BadInput("it resizes in a way that this program does not know: " + shown(mode));
+    return mode;
+}
+
+// The images in this size; a factor is what their sides were multiplied by, where that is to count.
+Value resized(Machine &machine, Value &x, const std::string &mode, const std::vector<int64_t> &size,
+              const std::vector<double> &factors, bool corners) {
+    for (size_t k = 0; k < size.size(); k++)
+        if (x.shape[k + 2] < 1 || size[k] < 1 || size[k] > 1 << 20) throw BadInput("its size makes no sense");
+    if (mode == "area") return adaptively_pooled(machine, x, size, false);
+    Value y = x;
+    for (size_t k = 0; k < size.size(); k++) {
+        const int64_t in = x.shape[k + 2], out = size[k];
+        const double scale = corners           ? (out > 1 ? double(in - 1) / double(out - 1) : 0)
+                             : factors.empty() ? double(in) / double(out)
+                                               : 1 / factors[k];
+        y = along(machine, y, k + 2, sources(mode, in, out, scale, corners));
+    }
+    return y;
+}
+
+}  // namespace
+
+Value interpolated(Machine &machine, const Node &node, Value &x) {
+    const Attributes &given = node.attributes;
+    const std::string mode = mode_of(given, x);
+    const size_t dimensions = x.shape.size() - 2;
     const Json *size = given.find("size"), *factor = given.find("scale_factor");
     if (!size == !factor) throw BadInput("it needs either a size or a scale_factor");
     const auto wanted = numbers(size ? *size : *factor, dimensions, size ? "size" : "scale_factor");
-    const bool corners = given.flag("align_corners", false),
-               anew = given.flag("recompute_scale_factor", false);
+    const bool anew = given.flag("recompute_scale_factor", false);
     std::vector<int64_t> lengths;
-    std::vector<double> scales;
-    for (size_t k = 0; k < dimensions; k++) {
-        const int64_t in = x.shape[k + 2],
-                      out = int64_t(std::floor(size ? wanted[k] : double(in) * wanted[k]));
-        if (in < 1 || out < 1 || out > 1 << 20) throw BadInput("its size makes no sense");
-        lengths.push_back(out);
-        const double ratio = double(in) / double(out);
-        scales.push_back(corners           ? (out > 1 ? double(in - 1) / double(out - 1) : 0)
-                         : factor && !anew ? 1 / wanted[k]
-                                           : ratio);
-    }
-    if (mode == "area") return adaptively_pooled(machine, x, lengths, false);
-    Value y = x;
     for (size_t k = 0; k < dimensions; k++)
-        y = along(machine, y, k + 2, sources(mode, x.shape[k + 2], lengths[k], scales[k], corners));
-    return y;
+        lengths.push_back(int64_t(std::floor(size ? wanted[k] : double(x.shape[k + 2]) * wanted[k])));
+    const auto factors = factor && !anew ? wanted : std::vector<double>();
+    return resized(machine, x, mode, lengths, factors, given.flag("align_corners", false));
+}
+
+Value interpolated_like(Machine &machine, const Node &node, Value &x, const Value &like) {
+    const std::string mode = mode_of(node.attributes, x);
+    if (like.shape.size() != x.shape.size()) throw BadInput("its images have not as many axes");
+    const std::vector<int64_t> size(like.shape.begin() + 2, like.shape.end());
+    return resized(machine, x, mode, size, {}, node.attributes.flag("align_corners", false));
 }
 
 }  // namespace sparsepath::embedded

@@ -57,27 +57,39 @@ int64_t padded_pixel(const std::string &mode, int64_t at, int64_t length) {
     return -1;
 }
 
+// A shape of so many numbers, in which one length may be whatever is left.
+Shape completed(Shape shape, uint64_t count) {
+    int64_t open = -1;
+    uint64_t known = 1;
+    for (size_t k = 0; k < shape.size(); k++)
+        if (shape[k] == -1 && open < 0)
+            open = int64_t(k);
+        else if (shape[k] < 0 || __builtin_mul_overflow(known, uint64_t(shape[k]), &known))
+            throw BadInput("its shape makes no sense");
+    if (open >= 0 ? !known || count % known : known != count)
+        throw BadInput("its shape does not fit what it is given");
+    if (open >= 0) shape[open] = int64_t(count / known);
+    return shape;
+}
+
 }  // namespace
 
 Value reshaped(Machine &machine, const Node &node, Value &x) {
     Shape shape = node.attributes.integers("shape");
-    int64_t open = -1;
-    uint64_t known = 1;
-    for (size_t k = 0; k < shape.size(); k++) {
+    for (size_t k = 0; k < shape.size(); k++)
         if (shape[k] == 0) {
             if (k >= x.shape.size()) throw BadInput("its shape does not fit what it is given");
             shape[k] = x.shape[k];
         }
-        if (shape[k] == -1 && open < 0) {
-            open = int64_t(k);
-        } else if (shape[k] < 0 || __builtin_mul_overflow(known, uint64_t(shape[k]), &known)) {
-            throw BadInput("its shape makes no sense");
-        }
-    }
-    if (open >= 0) {
-        if (!known || x.count() % known) throw BadInput("its shape does not fit what it is given");
-        shape[open] = int64_t(x.count() / known);
-    }
+    return machine.viewed(x, completed(shape, x.count()));
+}
+
+Value unflattened(Machine &machine, const Node &node, Value &x) {
+    const int64_t axis = x.axis(node.attributes.integer("dim", 0));
+    const Shape sizes = completed(node.attributes.integers("sizes"), uint64_t(x.shape[axis]));
+    Shape shape(x.shape.begin(), x.shape.begin() + axis);
+    shape.insert(shape.end(), sizes.begin(), sizes.end());
+    shape.insert(shape.end(), x.shape.begin() + axis + 1, x.shape.end());
     return machine.viewed(x, shape);
 }
 

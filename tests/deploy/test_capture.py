@@ -298,7 +298,7 @@ KNOWN = {
     "input back": Model(lambda self, x: (x, {"half": x[:, :2], "none": None, "list": [1, x]})),
 }
 UNKNOWN = {
-    "chunks": (Model(halves), "no such operation"),
+    "chunks": (Model(halves), "its shape is computed"),
     "two ways": (Model(lambda self, x: self.a(self.b(x)), a=conv(), b=Stubborn()), "test_capture"),
     "hooks": (Model(lambda self, x: self.a(x), a=hooked()), "hooks"),
     "batch statistics": (Training(), "statistics of the batch"),

@@ -231,6 +231,8 @@ CASES = [
     *((f"adaptive_{kind}_pool", MAP, {"output_size": (1, 1)}, {}) for kind in ("avg", "max")),
     ("flatten", MAP, {"start_dim": 1, "end_dim": -2}, {}),
     ("reshape", MAP, {"shape": (0, -1, 3)}, {}),
+    ("unflatten", MAP, {"dim": 1, "sizes": (2, -1)}, {}),
+    ("unflatten", MAP, {"dim": -2, "sizes": (3, 1, 3)}, {}),
     ("permute", MAP, {"dims": (0, 2, -1, 1)}, {}),
     ("transpose", MAP, {"dim0": 1, "dim1": -1}, {}),
     ("index", MAP, {"slices": ((None, None, None), (1, -1, None), (None, 99, 2))}, {}),

@@ -5,11 +5,11 @@ from typing import Any
 from torch import fx
 
 from sparsepath.deploy.capture.translate import Unknown
-from sparsepath.deploy.graph.graph import Node, Value
+from sparsepath.deploy.graph.graph import Node, Value, leaves_of
 from sparsepath.deploy.graph.operations import DROPOUTS
 
 # What may share memory with its input, so that a change in one is a change in the other.
-VIEWS = {"reshape", "flatten", "index", "permute", "transpose", "torch", *DROPOUTS}
+VIEWS = {"reshape", "flatten", "unflatten", "index", "permute", "transpose", "torch", *DROPOUTS}
 # What gives its input itself or a copy of it, as the order in memory happens to be.
 PERHAPS_A_COPY = "contiguous"
 Known = dict[fx.Node, Any]
@@ -37,15 +37,18 @@ class Aliases:
     def redirect(self, known: Known, changed: fx.Node, new: Value, to_come: set[fx.Node]) -> None:
         """After a change in place, whoever held the old value holds the new one."""
         old = known[changed].name
-        values = {node: x.name for node, x in known.items() if isinstance(x, Value)}
+        same = self._undropped(old)
         holders = {
-            node for node, name in values.items() if self._undropped(name) == self._undropped(old)
+            node
+            for node, x in known.items()
+            if isinstance(x, Value) and self._undropped(x.name) == same
         }
         base = self._base.get(old, old)
-        for node, name in values.items():
+        held = [(node, value.name) for node, x in known.items() for value in leaves_of(x)]
+        for node, name in held:
             readers = to_come & set(node.users)
             sure = node in holders and _origin(node, holders) is _origin(changed, holders)
-            shares = node in holders or self._base.get(name, name) == base
+            shares = self._undropped(name) == same or self._base.get(name, name) == base
             if shares and not sure and readers:
                 raise Unknown(f"a change in place may show in {name!r} too")
         known.update(dict.fromkeys(holders, new))

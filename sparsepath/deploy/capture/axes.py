@@ -18,7 +18,7 @@ POOLS = ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool")
 SAME = {
     *(*ELEMENTWISE, *DROPOUTS, *POOLS, "conv", "conv_transpose", "linear", "batch_norm", "affine"),
     *("group_norm", "layer_norm", "prelu", "softmax", "log_softmax"),
-    *("interpolate", "pad", "index", "permute", "transpose", "cat"),
+    *("interpolate", "interpolate_like", "pad", "index", "permute", "transpose", "cat"),
 }
 
 
@@ -62,8 +62,20 @@ class Axes:
         if node.op == "reshape":
             shape: Any = node.attributes["shape"]
             self.tell(node.name, len(shape), len(shape))
+        elif node.op in ("flatten", "unflatten") and (more := _gained(node)) is not None:
+            (name,) = node.inputs
+            self.tell(node.name, self.least(name) + more, self.most(name) + more)
         elif node.op in ("add", "sub", "mul", "div"):
             self.tell(node.name, max(map(self.least, node.inputs)))
+
+
+def _gained(node: Node) -> int | None:
+    """How many axes more a node's result has than its input, where the node alone says so."""
+    attributes: Any = node.attributes
+    if node.op == "unflatten":
+        return len(attributes["sizes"]) - 1
+    start, end = attributes.get("start_dim", 0), attributes.get("end_dim", -1)
+    return start - end if 0 <= start <= end or start <= end < 0 else None
 
 
 def refuse_contradictions(nodes: Iterable[Node]) -> None:

@@ -59,9 +59,9 @@ class Lengths:
             axis = answer.axis
             self.given(answer.value, axis + 1 if axis >= 0 else -axis)
 
-    def given(self, value: Value, axes: int) -> None:
-        """A value has at least so many axes."""
-        self._axes.tell(value.name, axes)
+    def given(self, value: Value, axes: int, most: float = math.inf) -> None:
+        """A value has at least so many axes, and at most so many."""
+        self._axes.tell(value.name, axes, most)
 
     def learn(self, node: Node) -> None:
         """What a node says about its result's lengths, and about its input's."""
@@ -77,10 +77,19 @@ class Lengths:
             lengths: set[int | Length] = (
                 {same}
                 if isinstance(same, int)
-                else {self.settled(Length(Value(name), same.axis)) for name in node.inputs}
+                else {
+                    self._length(name, same.axis)
+                    for number, name in enumerate(node.inputs)
+                    if same.of in (None, number)
+                }
             )
             if len(lengths) == 1:
                 self._tell(Length(Value(node.name), axis), lengths.pop(), axes)
+        for axis, count in _counted(node, self._length):
+            self._tell(Length(Value(node.name), axis), count, 0)
+
+    def _length(self, name: str, axis: int) -> Any:
+        return self.settled(Length(Value(name), axis))
 
     def _tell(self, length: Length, known: int | Length, axes: int) -> None:
         """A length is known if its value turns out to have so many axes."""
@@ -95,12 +104,20 @@ class Lengths:
             whole = all(isinstance(part, int) for part in parts)
             return x.function(*parts) if whole else Size(x.function, parts)
         while isinstance(x, Length):
+            axes = self.axes_of(x.value)
+            if x.axis < 0 and axes is not None:
+                x = Length(x.value, x.axis + axes)
             facts = self._known.get(x, ())
             known = [fact.length for fact in facts if self._axes.least(fact.of) >= fact.axes]
             if not known:
                 break
             x = known[0]
         return x
+
+    def axes_of(self, value: Value) -> int | None:
+        """How many axes a value has, if that is known for sure."""
+        least, most = self._axes.least(value.name), self._axes.most(value.name)
+        return least if least == most else None
 
     def reshaped(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """A reshape's arguments, in which one length that is computed is whatever is left."""
@@ -128,11 +145,33 @@ class Lengths:
         return place if found == self.settled(place) else found
 
 
+def _counted(node: Node, length: Callable[[str, int], Any]) -> Iterator[tuple[int, int]]:
+    """Axes of a node's result whose lengths follow from those of its inputs, as far as known."""
+    attributes: Any = node.attributes
+    if node.op == "cat" and attributes["dim"] >= 0:
+        parts = [length(name, attributes["dim"]) for name in node.inputs]
+        if all(isinstance(n, int) for n in parts):
+            yield attributes["dim"], sum(parts)
+    elif node.op == "index":
+        for axis, part in enumerate(attributes["slices"]):
+            if part != FULL and isinstance(n := length(node.inputs[0], axis), int):
+                yield axis, len(range(n)[slice(*part)])
+    elif node.op == "unflatten" and attributes["dim"] >= 0 and -1 in attributes["sizes"]:
+        sizes = attributes["sizes"]
+        if isinstance(n := length(node.inputs[0], attributes["dim"]), int):
+            yield attributes["dim"] + sizes.index(-1), n // -math.prod(sizes)
+    elif node.op == "flatten" and 0 <= (start := attributes["start_dim"]) <= attributes["end_dim"]:
+        joined = [length(node.inputs[0], k) for k in range(start, attributes["end_dim"] + 1)]
+        if all(isinstance(n, int) for n in joined):
+            yield start, math.prod(joined)
+
+
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of a node's input."""
+    """An axis of a node's inputs, or of that one of them."""
 
     axis: int
+    of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -169,8 +208,18 @@ def _always_kept(node: Node) -> Iterator[tuple[int, "int | _Axis"]]:
         yield from same[:2]
     elif node.op == "cat":
         yield from same[: max(0, attributes["dim"])]
+    elif node.op == "interpolate_like":
+        yield from ((k, _Axis(k, 0 if k < 2 else 1)) for k, _ in same)
     elif node.op == "flatten":
-        yield from same[: max(0, attributes["start_dim"])]
+        start, end = attributes["start_dim"], attributes["end_dim"]
+        yield from same[: max(0, start)]
+        if 0 <= start <= end:
+            yield from ((k, _Axis(k + end - start)) for k in range(start + 1, AXES))
+    elif node.op == "unflatten" and attributes["dim"] >= 0:
+        dim, sizes = attributes["dim"], attributes["sizes"]
+        yield from same[:dim]
+        yield from ((dim + k, n) for k, n in enumerate(sizes) if n > 0)
+        yield from ((k + len(sizes) - 1, _Axis(k)) for k in range(dim + 1, AXES))
     elif node.op == "index":
         yield from (pair for pair in same if attributes["slices"][pair[0] :][:1] in ((), (FULL,)))
     elif node.op == "permute" and min(attributes["dims"]) >= 0:

@@ -39,6 +39,20 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The lengths of all axes from one on, as `x.shape[2:]` or `x.shape[-2:]` asks for them."""
+
+    value: Value
+    start: int
+
+    def length(self, place: int) -> Length | None:
+        """One of them, if it is there for sure."""
+        if place >= 0 and self.start < 0:
+            return Length(self.value, self.start + place) if place < -self.start else None
+        return Length(self.value, self.start + place if place >= 0 else place)
+
+
+@dataclass(frozen=True)
 class Method:
     """A method by name, called on its first argument; on a copy of it if it would change it."""
 
@@ -63,6 +77,11 @@ def shape_of(x: Tensor) -> torch.Size:
     return x.shape
 
 
+def part_of(x: Tensor, start: int) -> torch.Size:
+    """What `x.shape[start:]` gives."""
+    return x.shape[start:]
+
+
 def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
     """`x.size(0)`, `x.shape` and `x.shape[0]`: only asked for, perhaps never needed."""
     first, *rest = arguments or (None,)
@@ -73,9 +92,22 @@ def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
             return Length(first, rest[0])
         if target in ("numel", "nelement", torch.numel):
             return Size(math.prod, (Shape(first),))
-    if isinstance(first, Shape) and target is operator.getitem and isinstance(rest[0], int):
-        return Length(first.value, rest[0])
+    if target is operator.getitem and isinstance(first, Shape | Part):
+        return _picked(first, rest[0])
     return None
+
+
+def _picked(lengths: Shape | Part, which: Any) -> Any:
+    """One length, or all from one on; None for others."""
+    if isinstance(lengths, Part):
+        return lengths.length(which) if isinstance(which, int) else None
+    if isinstance(which, int):
+        return Length(lengths.value, which)
+    behind = isinstance(which, slice) and which == slice(which.start, None)
+    return Part(lengths.value, which.start) if behind and isinstance(which.start, int) else None
+
+
+KNOWN_LATER = (Value, Length, Shape, Part, Size)
 
 
 def counts(node: fx.Node) -> bool:
@@ -91,7 +123,7 @@ def counts(node: fx.Node) -> bool:
 def is_open(structure: Any) -> bool:
     """Whether something in it is known only at run time."""
     found: list[bool] = []
-    mapped(structure, lambda leaf: found.append(isinstance(leaf, (Value, Length, Shape, Size))))
+    mapped(structure, lambda leaf: found.append(isinstance(leaf, KNOWN_LATER)))
     return any(found)
 
 

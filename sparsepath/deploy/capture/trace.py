@@ -1,5 +1,6 @@
 """From the nodes that a trace recorded, with their changes in place, to those of a graph."""
 
+import operator
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,8 +15,10 @@ from sparsepath.deploy.capture.dice import Dice
 from sparsepath.deploy.capture.lengths import RESHAPES, Lengths, Size, computed
 from sparsepath.deploy.capture.naming import Names
 from sparsepath.deploy.capture.own_arrays import OwnArrays
+from sparsepath.deploy.capture.pieces import pieces
 from sparsepath.deploy.capture.recorded import (
     Method,
+    Part,
     Shape,
     asked,
     in_any_order,
@@ -23,10 +26,12 @@ from sparsepath.deploy.capture.recorded import (
     length_of,
     line_of,
     out_of_place,
+    part_of,
     place_of,
     shape_of,
     spoken,
 )
+from sparsepath.deploy.capture.reshapes import RESIZE, parted, resized
 from sparsepath.deploy.capture.translate import Draft, Length, Same, Unknown, translated
 from sparsepath.deploy.capture.translate_layers import batch_norm
 from sparsepath.deploy.graph.copies import copied
@@ -62,7 +67,9 @@ class Translator:
             if node.op == "placeholder":
                 inputs.append(self.names.free(str(node.target)))
                 self.known[node] = Value(inputs[-1])
-                self.lengths.given(Value(inputs[-1]), dict(enumerate(axes, 1)).get(len(inputs), 0))
+                if axes:
+                    told = axes[len(inputs) - 1]
+                    self.lengths.given(Value(inputs[-1]), told, told)
             elif node.op == "get_attr":
                 self.known[node] = self.arrays.named(str(node.target))
             elif node.op == "output":
@@ -97,6 +104,8 @@ class Translator:
             value = self._add(Call(leaf.function, parts, {}, why), "length")
         elif isinstance(leaf, Shape):
             value = self._add(Call(shape_of, (leaf.value,), {}, why), "shape")
+        elif isinstance(leaf, Part):
+            value = self._add(Call(part_of, (leaf.value, leaf.start), {}, why), "shape")
         else:
             return leaf
         self.numbers.add(value.name)
@@ -111,7 +120,12 @@ class Translator:
         if changes and isinstance(arguments[0], Tensor):
             raise Unknown("it changes its own weights as it runs")
         answer = asked(target, arguments) or computed(target, arguments)
-        if answer is not None:
+        cut = pieces(self.lengths, target, arguments, keywords)
+        if cut is not None:
+            self.known[node] = tuple(self._added(piece, node) for piece in cut)
+        elif target is operator.getitem and isinstance(arguments[0], tuple):
+            self.known[node] = _picked(*arguments)
+        elif answer is not None:
             self.lengths.heard(answer)
             self.known[node] = answer
         elif _packs(target):
@@ -154,7 +168,9 @@ class Translator:
             if node.op == "call_module":
                 return self._module(str(node.target), arguments, keywords)
             if target in RESHAPES and not keywords:
-                return translated(target, self.lengths.reshaped(arguments), keywords)
+                return self._reshaped(target, arguments)
+            if target is RESIZE and (like := resized(self.lengths, arguments, keywords)):
+                return like
             try:
                 return translated(target, arguments, keywords)
             except Unknown:
@@ -170,6 +186,15 @@ class Translator:
             return Call(target, arguments, keywords, why)
         own = node.target if changes else in_any_order(target, arguments, keywords)
         return Call(Method(own, changes), arguments, keywords, why)
+
+    def _reshaped(self, target: Any, arguments: tuple[Any, ...]) -> Draft | Same:
+        try:
+            return translated(target, self.lengths.reshaped(arguments), {})
+        except Unknown:
+            draft = parted(self.lengths, arguments)
+            if draft is None:
+                raise
+            return draft
 
     @cached_property
     def _whole(self) -> nn.Module:
@@ -237,6 +262,14 @@ class Translator:
         self.nodes.append(node)
         self.lengths.learn(node)
         self.aliases.learn(node)
+
+
+def _picked(several: tuple[Any, ...], which: Any) -> Any:
+    """One of several values, or some of them."""
+    try:
+        return several[which]
+    except (TypeError, IndexError) as error:
+        raise Unknown(f"it picks {which!r} of {len(several)} pieces") from error
 
 
 def _packs(target: Any) -> bool:

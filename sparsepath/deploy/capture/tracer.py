@@ -6,10 +6,12 @@ import sys
 import threading
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isbuiltin
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy.capture.asking import asks
 from sparsepath.deploy.capture.dice import Dice
+from sparsepath.deploy.capture.pieces import how_many
 from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.capture.translate import Unknown
 from sparsepath.deploy.graph.copies import why_opaque
@@ -63,6 +66,11 @@ class _Proxy(fx.Proxy):
     @__class__.setter
     def __class__(self, kind: type) -> None:
         raise Unknown("it sets '__class__' of a tensor")
+
+    def __len__(self) -> int:
+        """Of pieces, how many there are: `list` asks, too."""
+        count = how_many(self.node.target, self.node.args)
+        return super().__len__() if count is None else count
 
     def __iadd__(self, other: Any) -> Any:
         return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
@@ -148,6 +156,23 @@ class Tracer(fx.Tracer):
         """A value to come."""
         return _Proxy(node, self)
 
+    def create_proxy(
+        self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **more: Any
+    ) -> Any:
+        """Record a call; a function that `torch.fx.wrap` marked is traced into if it can be."""
+        own = isinstance(target, FunctionType) and not target.__module__.startswith("torch.")
+        if kind == "call_function" and own:
+            with suppress(Exception):  # whatever a user's code may raise
+                result = self._followed(lambda: target(*args, **kwargs))
+                if isinstance(result, fx.Proxy):  # fx could not take another for what was marked
+                    return result
+        return super().create_proxy(kind, target, args, kwargs, *rest, **more)
+
+    def iter(self, obj: Any) -> Iterator[Any]:
+        """`list(x.chunk(2, 1))`: as many pieces as it asks for; of others nothing is known."""
+        count = how_many(obj.node.target, obj.node.args)
+        return super().iter(obj) if count is None else iter([obj[k] for k in range(count)])
+
     def create_node(self, kind: str, target: Any, *rest: Any, **options: Any) -> fx.Node:
         """Record a call, unless it would write where a trace does not see it."""
         refuse_lost_changes(target)
@@ -174,7 +199,8 @@ class Tracer(fx.Tracer):
         if why is not None:
             self.reasons[module_qualified_name] = why
             return True
-        return isinstance(m, (_BatchNorm, nn.RNNBase))
+        plain = isinstance(m, _BatchNorm) and type(m).forward is _BatchNorm.forward
+        return plain or isinstance(m, nn.RNNBase)
 
     def call_module(
         self,
@@ -189,18 +215,24 @@ class Tracer(fx.Tracer):
         """
         if not self._here or m not in (self.submodule_paths or ()):
             return forward(*args, **kwargs)
-        before, stack = len(self.graph.nodes), self.module_stack.copy()
-        drawn = self.dice.drawn
+        follow = super().call_module
         try:
-            result = super().call_module(m, forward, args, kwargs)
-            if self.dice.drawn == drawn:
-                return result
-            self.dice.drawn = drawn
-            raise Unknown("it draws random numbers")
+            return self._followed(lambda: follow(m, forward, args, kwargs))
         except Exception as error:
-            for node in reversed(list(self.graph.nodes)[before:]):
-                self.graph.erase_node(node)
-            self.module_stack = stack
             path = self.path_of_module(m)
             self.reasons[path] = untraceable(error)
             return self.create_proxy("call_module", path, args, kwargs)
+
+    def _followed(self, run: Callable[[], Any]) -> Any:
+        """What code gives for values to come; if it fails or draws, what it left is forgotten."""
+        before, stack, drawn = len(self.graph.nodes), self.module_stack.copy(), self.dice.drawn
+        try:
+            result = run()
+            if self.dice.drawn != drawn:
+                raise Unknown("it draws random numbers")
+        except Exception:
+            for node in reversed(list(self.graph.nodes)[before:]):
+                self.graph.erase_node(node)
+            self.module_stack, self.dice.drawn = stack, drawn
+            raise
+        return result

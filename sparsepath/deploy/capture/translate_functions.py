@@ -52,6 +52,22 @@ def _cat(tensors: Any, dim: int = 0, axis: int | None = None) -> Draft:
     return Draft("cat", tuple(as_value(x) for x in tensors), {"dim": dim if axis is None else axis})
 
 
+@translates("unflatten", torch.unflatten)
+def _unflatten(input: Any, dim: Any, sizes: Any) -> Draft:
+    lengths = tuple(sizes)
+    if not isinstance(dim, int) or not all(isinstance(n, int) and n for n in lengths):
+        raise Unknown(COMPUTED_SHAPE)
+    return Draft("unflatten", (as_value(input),), {"dim": dim, "sizes": lengths})
+
+
+@translates(functional.channel_shuffle, torch.channel_shuffle, functional.native_channel_shuffle)
+def _channel_shuffle(input: Any, groups: Any) -> Draft:
+    back = Draft("flatten", (), {"start_dim": 1, "end_dim": 2})
+    turned = Draft("transpose", (), {"dim0": 1, "dim1": 2}, then=back)
+    parted = {"dim": 1, "sizes": as_plain((groups, -1))}
+    return Draft("unflatten", (as_value(input),), parted, then=turned)
+
+
 @translates("permute", torch.permute)
 def _permute(input: Any, *dims: Any) -> Draft:
     axes = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims

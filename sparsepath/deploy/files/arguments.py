@@ -54,6 +54,12 @@ KINDS: Kinds = {
     "p": (lambda x: _number(x) and 0 <= x <= 1, "a number of 0 to 1"),
     "pad": (_all(_whole), "a list of whole numbers"),
     "shape": (_all(lambda x: _whole(x) and x >= -1), "a list of whole numbers of at least -1"),
+    "sizes": (
+        lambda x: (
+            _all(lambda n: _whole(n) and n >= -1 and n != 0)(x) and x.count(-1) < 2 and x != ()
+        ),
+        "a list of whole numbers of at least 1, one of which may be -1",
+    ),
     "slices": (
         _all(lambda x: _all(lambda n: n is None or _whole(n))(x) and len(x) == 3),
         "a list of starts, stops and steps",

@@ -154,6 +154,19 @@ def interpolate(
     )
 
 
+def interpolate_like(
+    x: Tensor,
+    like: Tensor,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """An image of the size of another one."""
+    return functional.interpolate(
+        x, like.shape[2:], mode=mode, align_corners=align_corners, antialias=antialias
+    )
+
+
 def mean(x: Tensor, dim: tuple[int, ...], keepdim: bool = False) -> Tensor:
     """The mean over some axes."""
     return x.mean(dim, keepdim)
@@ -231,6 +244,7 @@ OPERATIONS: Mapping[str, Callable[..., Result]] = {
     "group_norm": group_norm,
     "index": index,
     "interpolate": interpolate,
+    "interpolate_like": interpolate_like,
     "layer_norm": layer_norm,
     "linear": linear,
     "log_softmax": lambda x, dim: torch.log_softmax(x, dim),
@@ -243,6 +257,7 @@ OPERATIONS: Mapping[str, Callable[..., Result]] = {
     "reshape": reshape,
     "softmax": lambda x, dim: torch.softmax(x, dim),
     "transpose": lambda x, dim0, dim1: x.transpose(dim0, dim1),
+    "unflatten": lambda x, dim, sizes: x.unflatten(dim, sizes),
 }
 """Every operation by name, from its inputs, arrays and attributes to its result."""
 

@@ -55,6 +55,12 @@ def _same(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
     return [_shifted(width(result)) for _ in given]
 
 
+def _resized(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
+    """The second input tells nothing but its size, whatever becomes of its channels."""
+    nothing = torch.arange(0)
+    return [_shifted(width(result)), Link(nothing, nothing)]
+
+
 def _broadcast(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
     if any(len(shape) != len(result) for shape in given):
         return None  # axis 1 of the one is another axis of the other
@@ -147,6 +153,7 @@ LINKS: Mapping[str, Describe] = {
     **dict.fromkeys(("add", "sub", "mul", "div"), _broadcast),
     **dict.fromkeys(("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool"), _same),
     **dict.fromkeys(("affine", "batch_norm", "interpolate", *DROPOUTS), _same),
+    "interpolate_like": _resized,
     "cat": _cat,
     "constant": lambda node, given, result: [],
     "flatten": _reshape,
@@ -157,5 +164,6 @@ LINKS: Mapping[str, Describe] = {
     "pixel_shuffle": _pixel_shuffle,
     "reshape": _reshape,
     "transpose": _transpose,
+    "unflatten": _reshape,
 }
 """The operations that know which channel comes from which."""

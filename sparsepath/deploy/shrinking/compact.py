@@ -20,7 +20,7 @@ from sparsepath.deploy.graph.fold import without_dead_code
 from sparsepath.deploy.graph.graph import Graph, Node
 from sparsepath.deploy.graph.inputs import given_tensors
 from sparsepath.deploy.graph.network import GraphNetwork, as_module
-from sparsepath.deploy.shrinking.channels import Shapes
+from sparsepath.deploy.shrinking.channels import LINKS, Shapes, links, width
 from sparsepath.deploy.shrinking.layers import LAYERS, Layer
 from sparsepath.deploy.shrinking.ranks import lengthened, shortened
 from sparsepath.deploy.shrinking.shrink import shrunk
@@ -98,7 +98,7 @@ def compact(
         largest=largest,
         parameters=(_count(model), _count(network)),
         widths={name: (len(fate.kept[name]), int(fate.kept[name].sum())) for name in fate.layers},
-        notes=_notes(graph, fate),
+        notes=_notes(host, shapes, fate),
     )
 
 
@@ -190,7 +190,7 @@ def _bound(dtype: torch.dtype, largest: float) -> float:
     return 1e-5 * largest * torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
 
 
-def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
+def _notes(graph: Graph, shapes: Shapes, fate: Survivors) -> tuple[str, ...]:
     empty = [
         f"  {_end(layer, name)}: {int(fate.kept[name].sum())} zero channel(s) stay."
         for name, layer in fate.layers.items()
@@ -199,7 +199,7 @@ def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
     opaque = [
         f"  {node.name} keeps all channels around it: {_why(node)}."
         for node in graph
-        if node.op == "torch" or (node.op in LAYERS and node.name not in fate.layers)
+        if node.op == "torch" or _across(node, shapes, fate)
     ]
     rows = [
         f"  {node.name} makes rows of one length: right for images of the example's size only."
@@ -207,6 +207,14 @@ def _notes(graph: Graph, fate: Survivors) -> tuple[str, ...]:
         if _cuts_images(node) and not fate.kept[node.inputs[0]].all()
     ]
     return (*empty, *opaque, *rows)
+
+
+def _across(node: Node, shapes: Shapes, fate: Survivors) -> bool:
+    """Whether an operation that often follows channels does not, as it stands here."""
+    if node.op in LAYERS:
+        return node.name not in fate.layers
+    several = any(width(shapes.get(name, ())) > 1 for name in node.inputs)
+    return node.op in LINKS and several and links(node, shapes) is None
 
 
 def _cuts_images(node: Node) -> bool:

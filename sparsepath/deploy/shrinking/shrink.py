@@ -7,7 +7,13 @@ from typing import Any
 from torch import Tensor
 
 from sparsepath.deploy.graph.graph import Graph, Node
-from sparsepath.deploy.shrinking.channels import Shapes, channel_room, channel_slice, links
+from sparsepath.deploy.shrinking.channels import (
+    Shapes,
+    channel_room,
+    channel_slice,
+    links,
+    range_of,
+)
 from sparsepath.deploy.shrinking.survivors import Survivors
 
 
@@ -92,5 +98,13 @@ def _reshape(node: Node, given: Tensor, kept: Tensor, shapes: Shapes) -> Mapping
     return {"shape": (shape[0], int(kept.sum()), *shape[2:])}
 
 
-CUTS = {"pad": _pad, "index": _index, "reshape": _reshape}
+def _unflatten(node: Node, given: Tensor, kept: Tensor, shapes: Shapes) -> Mapping[str, Any]:
+    sizes: Any = node.attributes["sizes"]
+    second = range_of([node.attributes["dim"]], len(shapes[node.inputs[0]])) == [1]
+    if not second or sizes[0] == -1 or bool(kept.all()):
+        return {}
+    return {"sizes": (int(kept.sum()), *sizes[1:])}
+
+
+CUTS = {"pad": _pad, "index": _index, "reshape": _reshape, "unflatten": _unflatten}
 """The operations whose attributes count channels."""

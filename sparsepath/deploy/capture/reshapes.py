@@ -1,0 +1,100 @@
+"""Reshapes and resizes whose lengths are computed, as operations that leave these lengths open."""
+
+import inspect
+import math
+from typing import Any
+
+from torch import nn
+
+from sparsepath.deploy.capture.lengths import Lengths, Size
+from sparsepath.deploy.capture.recorded import Part, Shape
+from sparsepath.deploy.capture.translate import (
+    COMPUTED_SHAPE,
+    Draft,
+    Length,
+    Unknown,
+    as_plain,
+    as_value,
+)
+from sparsepath.deploy.graph.graph import Value
+
+RESIZE = nn.functional.interpolate
+
+
+def parted(lengths: Lengths, arguments: tuple[Any, ...]) -> Draft | None:
+    """A reshape that parts one axis or joins neighbours, and leaves the others as they are."""
+    input, *shape = arguments
+    axes = lengths.axes_of(input) if isinstance(input, Value) else None
+    if axes is None:
+        return None
+    asked = list(shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+    own = [lengths.settled(Length(input, axis)) for axis in range(axes)]
+    sizes = [lengths.settled(n) for n in asked]
+    more = len(sizes) - len(own)
+    many, few = (sizes, own) if more > 0 else (own, sizes)
+    # The last place where it fits: the first axis is the batch, which nobody means to part.
+    for place in reversed(range(len(few))) if more else ():
+        behind = place + abs(more) + 1
+        if many[:place] != few[:place] or many[behind:] != few[place + 1 :]:
+            continue
+        if more < 0 and _joins(own[place:behind], sizes[place]):
+            return Draft("flatten", (input,), {"start_dim": place, "end_dim": behind - 1})
+        parts = _open_once(asked[place:behind], sizes[place:behind]) if more > 0 else None
+        if parts is not None:
+            return Draft("unflatten", (input,), {"dim": place, "sizes": parts})
+    return None
+
+
+def _joins(joined: list[Any], size: Any) -> bool:
+    """Whether so many may be all of these together; what nobody knows may be anything."""
+    known = all(isinstance(n, int) for n in (*joined, size))
+    return not known or size in (-1, math.prod(joined))
+
+
+def _open_once(asked: list[Any], sizes: list[Any]) -> tuple[int, ...] | None:
+    """Sizes, one of which may be whatever is left: rather one that the code computes."""
+    computed = [k for k, n in enumerate(asked) if not isinstance(n, int)]
+    unknown = [k for k in computed if not isinstance(sizes[k], int)]
+    for each in (computed, unknown):
+        if len(each) == 1 and -1 not in sizes:
+            sizes = [-1 if k == each[0] else n for k, n in enumerate(sizes)]
+    return tuple(sizes) if all(isinstance(n, int) and n for n in sizes) else None
+
+
+def resized(lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Draft | None:
+    """An image made as large as another one is, whose height and width the code asks for."""
+    try:
+        bound = inspect.signature(RESIZE).bind(*arguments, **keywords)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    given = bound.arguments
+    size, input = given["size"], as_value(given["input"])
+    listed = isinstance(size, tuple | list)
+    if not _open(size) and not (listed and any(map(_open, size))):
+        return None
+    count = len(size) if listed else -size.start if isinstance(size, Part) else 0
+    if count > 0:  # the image has as many sides, a batch and channels
+        lengths.given(input, count + 2, count + 2)
+    like = _image(lengths, size)
+    if like is None or given["scale_factor"] is not None:
+        raise Unknown(COMPUTED_SHAPE)
+    attributes = {key: as_plain(given[key]) for key in ("mode", "align_corners", "antialias")}
+    return Draft("interpolate_like", (input, like), attributes)
+
+
+def _open(x: Any) -> bool:
+    return isinstance(x, Value | Length | Size | Shape | Part)
+
+
+def _image(lengths: Lengths, size: Any) -> Value | None:
+    """The image whose height and width, or as many sides as there are, these are."""
+    if isinstance(size, Part) and size.start == 2:
+        return size.value
+    if isinstance(size, Part) and size.start < 0:
+        size = [Length(size.value, axis) for axis in range(size.start, 0)]
+    first = size[0] if isinstance(size, tuple | list) else None
+    if not isinstance(first, Length) or lengths.axes_of(first.value) != len(size) + 2:
+        return None
+    own = [lengths.settled(Length(first.value, axis + 2)) for axis in range(len(size))]
+    return first.value if own == [lengths.settled(n) for n in size] else None

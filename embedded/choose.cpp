@@ -173,7 +173,7 @@ Value run_mean(Machine &machine, const Node &node, const Inputs &in, Ending &) {
                 return node.attributes.flag("keepdim", false)
                            ? machine.viewed(*y, {x.shape[0], x.shape[1], 1, 1})
                            : *y;
-    return mean_over(machine, node, x);
+    return reduced(machine, node, x);
 }
 
 Value run_transpose(Machine &machine, const Node &node, const Inputs &in, Ending &) {

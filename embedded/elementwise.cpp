@@ -125,6 +125,11 @@ Value elementwise(Machine &machine, const std::string &op, const Attributes &giv
     if (op == "abs") return with([](float v) { return std::fabs(v); });
     if (op == "neg") return with([](float v) { return -v; });
     if (op == "exp") return with([](float v) { return std::exp(v); });
+    if (op == "pow") {
+        const float exponent = number("exponent", 1);
+        if (exponent == 2) return with([](float v) { return v * v; });
+        return with([=](float v) { return std::pow(v, exponent); });
+    }
     if (op == "sqrt") return with([](float v) { return std::sqrt(v); });
     throw BadInput("it is an operation that this program does not know");
 }

@@ -45,6 +45,7 @@ const Operation OPERATIONS[] = {
     {"neg", 1, "", "", run_one_by_one},
     {"exp", 1, "", "", run_one_by_one},
     {"sqrt", 1, "", "", run_one_by_one},
+    {"pow", 1, "exponent!", "", run_one_by_one},
     {"add", -1, "left right", "", run_add},
     {"sub", -1, "left right", "", run_other_arithmetic},
     {"mul", -1, "left right", "", run_other_arithmetic},
@@ -82,7 +83,10 @@ const Operation OPERATIONS[] = {
          return softmax(m, node, *in[0], true);
      }},
     {"max_pool", 1, "kernel_size! stride! padding! dilation! ceil_mode!", "", run_max_pool},
+    {"amax", 1, "dim! keepdim", "", of_one<reduced>},
+    {"amin", 1, "dim! keepdim", "", of_one<reduced>},
     {"mean", 1, "dim! keepdim", "", run_mean},
+    {"sum", 1, "dim! keepdim", "", of_one<reduced>},
     {"pad", 1, "pad! mode value", "", run_pad},
     {"permute", 1, "dims!", "",
      [](Machine &m, const Node &node, const Inputs &in, Ending &) {

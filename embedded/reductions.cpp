@@ -6,7 +6,8 @@
 
 namespace sparsepath::embedded {
 
-Value mean_over(Machine &machine, const Node &node, Value &x) {
+Value reduced(Machine &machine, const Node &node, Value &x) {
+    const bool largest = node.op == "amax", least = node.op == "amin";
     std::vector<bool> gone(x.shape.size(), false);
     const auto dims = node.attributes.integers("dim");
     for (int64_t dim : dims)
@@ -19,7 +20,8 @@ Value mean_over(Machine &machine, const Node &node, Value &x) {
         if (!gone[k] || node.attributes.flag("keepdim", false)) shape.push_back(kept[k]);
     }
     Value y = machine.fresh(shape);
-    std::vector<double> sums(y.count(), 0.0);
+    if ((largest || least) && !share) throw BadInput("there is no largest of no numbers");
+    std::vector<double> found(y.count(), largest ? -INFINITY : least ? INFINITY : 0.0);
     const float *from = machine.plain(x);
     std::vector<int64_t> at(x.shape.size(), 0);
     const uint64_t count = x.count();
@@ -27,10 +29,15 @@ Value mean_over(Machine &machine, const Node &node, Value &x) {
         int64_t place = 0;
         for (size_t axis = 0; axis < at.size(); axis++)
             place = place * kept[axis] + (gone[axis] ? 0 : at[axis]);
-        sums[place] += from[k];
+        double &now = found[place];
+        if (largest || least)
+            now = std::isnan(now) || (largest ? from[k] <= now : from[k] >= now) ? now : from[k];
+        else
+            now += from[k];
         for (size_t axis = at.size(); axis-- > 0 && ++at[axis] == x.shape[axis];) at[axis] = 0;
     }
-    for (size_t k = 0; k < sums.size(); k++) y.plain.get()[k] = float(sums[k] / double(share));
+    const double by = node.op == "mean" ? double(share) : 1;
+    for (size_t k = 0; k < found.size(); k++) y.plain.get()[k] = float(found[k] / by);
     return y;
 }
 

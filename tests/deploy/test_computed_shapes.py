@@ -63,7 +63,35 @@ def apart(m, x):
     return m.b(y.mean(1))
 
 
+def attending(m, x):
+    """Attention over channels and places, as in CBAM, by sums too, as in ResNeSt."""
+    y = m.a(x)
+    most, _ = torch.max(y, dim=1, keepdim=True)
+    least = y.min(1, True)[0]
+    y = y * (torch.cat((most, y.mean(1, keepdim=True)), 1).sum(1, keepdim=True) - least).sigmoid()
+    two = torch.stack((y, y.amax((2, 3), keepdim=True) * y), dim=1)
+    return m.b(two.sum(dim=1)) ** 2
+
+
+def picking(m, x):
+    y = m.a(x)
+    one = y[:, 0][:, None] + y[:, -1].unsqueeze(1) + y[:, -2:-1] + y.narrow(1, 2, 1)
+    row = functional.adaptive_avg_pool2d(y, 1).squeeze(-1).squeeze(-1)
+    return m.b(y * one + row[..., None, None] + y.select(1, 3).unsqueeze(1).square())
+
+
+def normed(m, x):
+    return m.b(m.norm(m.a(x)) + m.bare(m.a(x)))
+
+
 NETWORKS = {
+    "attending": lambda: Model(attending, a=conv(3, 12), b=conv(12, 4)),
+    "picking": lambda: Model(picking, a=conv(3, 12), b=conv(12, 4)),
+    "normed": lambda: Model(
+        *(normed,),
+        **{"a": conv(3, 12), "b": conv(12, 4), "bare": nn.InstanceNorm2d(12)},
+        norm=nn.InstanceNorm2d(12, affine=True, eps=1e-3),
+    ),
     "unit": lambda: Model(unit, a=conv(3, 12), b=conv(12, 4), c=conv(6, 6)),
     "listed": lambda: Model(listed, a=conv(3, 12), b=conv(24, 4), c=conv(6, 6), d=conv(6, 6)),
     "scaled": lambda: Model(scaled, a=conv(3, 12), b=conv(10, 4)),
@@ -89,7 +117,8 @@ def test_lengths_stay_open(name):
     assert not unknown(graph)
     for size in SIZES:
         with torch.no_grad():
-            assert torch.equal(run(graph, example(*size)), model(example(*size)))
+            given, wanted = run(graph, example(*size)), model(example(*size))
+            torch.testing.assert_close(given, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -180,7 +180,7 @@ def norm(**arrays):
 LINE, MAP, SPACE = (2, 4, 9), (2, 4, 9, 7), (2, 4, 5, 6, 7)
 # The operation, the shape of its input, its attributes and its arrays.
 CASES = [
-    *((op, MAP, {}, {}) for op in ELEMENTWISE if op not in ("sqrt", "clamp")),
+    *((op, MAP, {}, {}) for op in ELEMENTWISE if op not in ("sqrt", "clamp", "pow")),
     *((op, LINE if op == "dropout1d" else MAP, {"p": 0.3}, {}) for op in DROPOUTS),
     ("leaky_relu", MAP, {"negative_slope": 0.3}, {}),
     ("gelu", MAP, {"approximate": "tanh"}, {}),
@@ -244,6 +244,9 @@ CASES = [
     ("pixel_shuffle", MAP, {"upscale_factor": 2}, {}),
     ("mean", MAP, {"dim": (1, -1), "keepdim": True}, {}),
     ("mean", MAP, {"dim": (2, 3), "keepdim": False}, {}),
+    *((op, MAP, {"dim": (1, -1), "keepdim": True}, {}) for op in ("sum", "amax", "amin")),
+    *((op, MAP, {"dim": (2,), "keepdim": False}, {}) for op in ("sum", "amax", "amin")),
+    *(("pow", MAP, {"exponent": exponent}, {}) for exponent in (2, 3, -1.0)),
     ("softmax", MAP, {"dim": 1}, {}),
     ("log_softmax", MAP, {"dim": -1}, {}),
     *(

@@ -10,7 +10,7 @@ from typing import Any
 
 from sparsepath.deploy.files.arguments import CONVOLUTIONS
 from sparsepath.deploy.graph.graph import Node
-from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE
+from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, REDUCTIONS
 from sparsepath.errors import BadInput
 
 POOLS = ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool")
@@ -20,6 +20,8 @@ SAME = {
     *("group_norm", "layer_norm", "prelu", "softmax", "log_softmax"),
     *("interpolate", "interpolate_like", "pad", "index", "permute", "transpose", "cat"),
 }
+
+GAIN = ("flatten", "unflatten", *REDUCTIONS)
 
 
 class Axes:
@@ -62,11 +64,14 @@ class Axes:
         if node.op == "reshape":
             shape: Any = node.attributes["shape"]
             self.tell(node.name, len(shape), len(shape))
-        elif node.op in ("flatten", "unflatten") and (more := _gained(node)) is not None:
+        elif node.op in GAIN and (more := _gained(node)) is not None:
             (name,) = node.inputs
             self.tell(node.name, self.least(name) + more, self.most(name) + more)
         elif node.op in ("add", "sub", "mul", "div"):
-            self.tell(node.name, max(map(self.least, node.inputs)))
+            least, most = max(map(self.least, node.inputs)), max(map(self.most, node.inputs))
+            self.tell(node.name, least, most)
+        elif node.op == "constant":
+            self.tell(node.name, node.arrays["value"].dim(), node.arrays["value"].dim())
 
 
 def _gained(node: Node) -> int | None:
@@ -74,6 +79,8 @@ def _gained(node: Node) -> int | None:
     attributes: Any = node.attributes
     if node.op == "unflatten":
         return len(attributes["sizes"]) - 1
+    if node.op in REDUCTIONS:
+        return 0 if attributes.get("keepdim") else -len(attributes["dim"])
     start, end = attributes.get("start_dim", 0), attributes.get("end_dim", -1)
     return start - end if 0 <= start <= end or start <= end < 0 else None
 

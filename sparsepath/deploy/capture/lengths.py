@@ -12,7 +12,7 @@ from sparsepath.deploy.capture.axes import POOLS, Axes
 from sparsepath.deploy.capture.translate import Length
 from sparsepath.deploy.files.arguments import CONVOLUTIONS, NORMS
 from sparsepath.deploy.graph.graph import Node, Value
-from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE
+from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, REDUCTIONS
 
 ARITHMETIC = {
     operator.add,
@@ -114,6 +114,10 @@ class Lengths:
             x = known[0]
         return x
 
+    def least(self, value: Value) -> int:
+        """How many axes a value has at least."""
+        return self._axes.least(value.name)
+
     def axes_of(self, value: Value) -> int | None:
         """How many axes a value has, if that is known for sure."""
         least, most = self._axes.least(value.name), self._axes.most(value.name)
@@ -156,6 +160,8 @@ def _counted(node: Node, length: Callable[[str, int], Any]) -> Iterator[tuple[in
         for axis, part in enumerate(attributes["slices"]):
             if part != FULL and isinstance(n := length(node.inputs[0], axis), int):
                 yield axis, len(range(n)[slice(*part)])
+    elif node.op in REDUCTIONS and attributes.get("keepdim"):
+        yield from ((axis, 1) for axis in attributes["dim"] if axis >= 0)
     elif node.op == "unflatten" and attributes["dim"] >= 0 and -1 in attributes["sizes"]:
         sizes = attributes["sizes"]
         if isinstance(n := length(node.inputs[0], attributes["dim"]), int):
@@ -195,6 +201,9 @@ def _kept(node: Node) -> Iterator[tuple[int, "int | _Axis", int]]:
     elif node.op in POOLS:
         sides: Any = node.attributes.get("kernel_size") or node.attributes["output_size"]
         yield from ((0, _Axis(0), 0), (1, _Axis(1), len(sides) + 2))
+        if "output_size" in node.attributes:
+            told = [(k, n) for k, n in enumerate(sides, 2) if n is not None]
+            yield from ((axis, n, len(sides) + 2) for axis, n in told)
     else:
         yield from ((*pair, 0) for pair in _always_kept(node))
 
@@ -208,6 +217,8 @@ def _always_kept(node: Node) -> Iterator[tuple[int, "int | _Axis"]]:
         yield from same[:2]
     elif node.op == "cat":
         yield from same[: max(0, attributes["dim"])]
+    elif node.op in REDUCTIONS and attributes.get("keepdim") and min(attributes["dim"]) >= 0:
+        yield from (pair for pair in same if pair[0] not in attributes["dim"])
     elif node.op == "interpolate_like":
         yield from ((k, _Axis(k, 0 if k < 2 else 1)) for k, _ in same)
     elif node.op == "flatten":

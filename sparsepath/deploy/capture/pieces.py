@@ -1,6 +1,7 @@
-"""What `chunk` and `split` cut a value into: slices of an axis whose length is known."""
+"""Calls that give several values: the slices that `chunk` and `split` cut, extremes and places."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from sparsepath.deploy.capture.translate import (
     as_value,
     translates,
 )
-from sparsepath.deploy.graph.graph import Value
+from sparsepath.deploy.graph.graph import Attribute, Value
 
 Cut = tuple[Value, int, list[int] | int | None]
 CHUNKS, SPLITS = ("chunk", torch.chunk), ("split", torch.split)
@@ -63,6 +64,40 @@ def pieces(
         Draft("index", (value,), {"slices": (*before, (start, stop, None))})
         for start, stop in _places(counts(known), known)
     ]
+
+
+EXTREMES = {"max": "amax", torch.max: "amax", "min": "amin", torch.min: "amin"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the extremes are that a call gives: hardly anybody asks, and torch alone tells."""
+
+    target: Any
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+def extreme(target: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Draft | None:
+    """The largest or least along one axis, where a call gives these and their places."""
+    names = ("input", "dim", "keepdim")
+    if target not in EXTREMES or not set(keywords) <= set(names) or len(arguments) > len(names):
+        return None
+    given = dict(zip(names, arguments, strict=False)) | dict(keywords)
+    axis = given.get("dim")
+    if not isinstance(axis, int) or not isinstance(given.get("input"), Value):
+        return None
+    attributes: dict[str, Attribute] = {"dim": (axis,), "keepdim": bool(given.get("keepdim"))}
+    return Draft(EXTREMES[target], (given["input"],), attributes)
+
+
+def one_of(several: tuple[Any, ...], which: Any) -> Any:
+    """One of several values, or some of them; of extremes and their places by name, too."""
+    named = {"values": 0, "indices": 1}
+    try:
+        return several[named[which] if isinstance(which, str) else which]
+    except (TypeError, LookupError) as error:
+        raise Unknown(f"it picks {which!r} of {len(several)} pieces") from error
 
 
 def how_many(target: Any, arguments: tuple[Any, ...]) -> int | None:

@@ -2,23 +2,39 @@
 
 import inspect
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 
-from sparsepath.deploy.capture.lengths import Lengths, Size
+from sparsepath.deploy.capture.lengths import RESHAPES, Lengths, Size
+from sparsepath.deploy.capture.picking import PICKS
 from sparsepath.deploy.capture.recorded import Part, Shape
 from sparsepath.deploy.capture.translate import (
     COMPUTED_SHAPE,
     Draft,
     Length,
+    Same,
     Unknown,
     as_plain,
     as_value,
+    translated,
 )
 from sparsepath.deploy.graph.graph import Value
 
 RESIZE = nn.functional.interpolate
+Translation = Callable[[Lengths, tuple[Any, ...], dict[str, Any]], Draft | Same]
+
+
+def reshaped(lengths: Lengths, spelling: object, arguments: tuple[Any, ...]) -> Draft | Same:
+    """A reshape as it is written, else as a change of one axis."""
+    try:
+        return translated(spelling, lengths.reshaped(arguments), {})
+    except Unknown:
+        draft = parted(lengths, arguments)
+        if draft is None:
+            raise
+        return draft
 
 
 def parted(lengths: Lengths, arguments: tuple[Any, ...]) -> Draft | None:
@@ -61,18 +77,15 @@ def _open_once(asked: list[Any], sizes: list[Any]) -> tuple[int, ...] | None:
     return tuple(sizes) if all(isinstance(n, int) and n for n in sizes) else None
 
 
-def resized(lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Draft | None:
-    """An image made as large as another one is, whose height and width the code asks for."""
-    try:
-        bound = inspect.signature(RESIZE).bind(*arguments, **keywords)
-    except TypeError:
-        return None
+def resized(lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Draft | Same:
+    """A resize, perhaps to the size of another image, whose height and width the code asks for."""
+    bound = inspect.signature(RESIZE).bind(*arguments, **keywords)
     bound.apply_defaults()
     given = bound.arguments
     size, input = given["size"], as_value(given["input"])
     listed = isinstance(size, tuple | list)
     if not _open(size) and not (listed and any(map(_open, size))):
-        return None
+        return translated(RESIZE, arguments, keywords)
     count = len(size) if listed else -size.start if isinstance(size, Part) else 0
     if count > 0:  # the image has as many sides, a batch and channels
         lengths.given(input, count + 2, count + 2)
@@ -98,3 +111,37 @@ def _image(lengths: Lengths, size: Any) -> Value | None:
         return None
     own = [lengths.settled(Length(first.value, axis + 2)) for axis in range(len(size))]
     return first.value if own == [lengths.settled(n) for n in size] else None
+
+
+def _called(translation: Callable[..., Draft | Same]) -> Translation:
+    return lambda lengths, arguments, keywords: translation(lengths, *arguments, **keywords)
+
+
+def _written(spelling: object) -> Translation:
+    def translate(lengths: Lengths, arguments: Any, keywords: Any) -> Draft | Same:
+        if keywords:
+            return translated(spelling, arguments, keywords)
+        return reshaped(lengths, spelling, arguments)
+
+    return translate
+
+
+def _refusing(translation: Translation) -> Translation:
+    def translate(lengths: Lengths, arguments: Any, keywords: Any) -> Draft | Same:
+        try:
+            return translation(lengths, arguments, keywords)
+        except TypeError as error:
+            raise Unknown(f"it is called in an unusual way ({error})") from error
+
+    return translate
+
+
+BY_LENGTHS: Mapping[object, Translation] = {
+    spelling: _refusing(translation)
+    for spelling, translation in {
+        **{spelling: _called(translation) for spelling, translation in PICKS.items()},
+        **{spelling: _written(spelling) for spelling in RESHAPES},
+        RESIZE: resized,
+    }.items()
+}
+"""What calls mean that hang on lengths, from these, the arguments and keywords."""

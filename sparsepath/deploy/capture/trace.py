@@ -2,20 +2,21 @@
 
 import operator
 from collections import OrderedDict
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, cast
 
+import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy.capture import translate_functions as translate_functions  # fills the table
 from sparsepath.deploy.capture.aliases import Aliases
 from sparsepath.deploy.capture.dice import Dice
-from sparsepath.deploy.capture.lengths import RESHAPES, Lengths, Size, computed
+from sparsepath.deploy.capture.lengths import Lengths, Size, computed
 from sparsepath.deploy.capture.naming import Names
+from sparsepath.deploy.capture.norm_layers import is_plain, normed
 from sparsepath.deploy.capture.own_arrays import OwnArrays
-from sparsepath.deploy.capture.pieces import pieces
+from sparsepath.deploy.capture.picking import picked, unsqueezed
+from sparsepath.deploy.capture.pieces import Places, extreme, one_of, pieces
 from sparsepath.deploy.capture.recorded import (
     Method,
     Part,
@@ -31,13 +32,10 @@ from sparsepath.deploy.capture.recorded import (
     shape_of,
     spoken,
 )
-from sparsepath.deploy.capture.reshapes import RESIZE, parted, resized
-from sparsepath.deploy.capture.translate import Draft, Length, Same, Unknown, translated
-from sparsepath.deploy.capture.translate_layers import batch_norm
+from sparsepath.deploy.capture.reshapes import BY_LENGTHS
+from sparsepath.deploy.capture.translate import Draft, Length, Same, Unknown, as_value, translated
 from sparsepath.deploy.graph.copies import copied
 from sparsepath.deploy.graph.graph import Attribute, Call, Graph, Node, Value, mapped, with_idle
-
-AXES: Mapping[type[nn.Module], int] = {nn.BatchNorm1d: 1, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}
 
 
 class Translator:
@@ -54,6 +52,8 @@ class Translator:
         self.known: dict[fx.Node, Any] = {}
         self.aliases = Aliases()
         self.numbers: set[str] = set()
+        # What certainly is one tensor: what torch runs may give several.
+        self.images: set[Value] = set()
         self.lengths = Lengths()
         self.arrays = OwnArrays(self.names)
         # What gives back its input as it is, with the value's name.
@@ -67,6 +67,7 @@ class Translator:
             if node.op == "placeholder":
                 inputs.append(self.names.free(str(node.target)))
                 self.known[node] = Value(inputs[-1])
+                self.images.add(Value(inputs[-1]))
                 if axes:
                     told = axes[len(inputs) - 1]
                     self.lengths.given(Value(inputs[-1]), told, told)
@@ -123,8 +124,10 @@ class Translator:
         cut = pieces(self.lengths, target, arguments, keywords)
         if cut is not None:
             self.known[node] = tuple(self._added(piece, node) for piece in cut)
-        elif target is operator.getitem and isinstance(arguments[0], tuple):
-            self.known[node] = _picked(*arguments)
+        elif target in (operator.getitem, getattr) and isinstance(arguments[0], tuple):
+            self.known[node] = self._settled(one_of(*arguments), node)
+        elif (most := extreme(target, arguments, keywords)) is not None:
+            self.known[node] = (self._added(most, node), Places(target, arguments, keywords))
         elif answer is not None:
             self.lengths.heard(answer)
             self.known[node] = answer
@@ -167,10 +170,12 @@ class Translator:
         try:
             if node.op == "call_module":
                 return self._module(str(node.target), arguments, keywords)
-            if target in RESHAPES and not keywords:
-                return self._reshaped(target, arguments)
-            if target is RESIZE and (like := resized(self.lengths, arguments, keywords)):
-                return like
+            if target is operator.getitem and arguments[0] in self.images:
+                return picked(self.lengths, *arguments)
+            if target in BY_LENGTHS:
+                return BY_LENGTHS[target](self.lengths, arguments, keywords)
+            if target is torch.stack:
+                return self._stacked(node, *arguments, **keywords)
             try:
                 return translated(target, arguments, keywords)
             except Unknown:
@@ -187,14 +192,20 @@ class Translator:
         own = node.target if changes else in_any_order(target, arguments, keywords)
         return Call(Method(own, changes), arguments, keywords, why)
 
-    def _reshaped(self, target: Any, arguments: tuple[Any, ...]) -> Draft | Same:
-        try:
-            return translated(target, self.lengths.reshaped(arguments), {})
-        except Unknown:
-            draft = parted(self.lengths, arguments)
-            if draft is None:
-                raise
-            return draft
+    def _stacked(self, node: fx.Node, tensors: Any, dim: int = 0) -> Draft:
+        if not isinstance(tensors, tuple | list):
+            raise Unknown("it stacks what another call gives")
+        parts = [unsqueezed(self.lengths, as_value(x), dim) for x in tensors]
+        values = tuple(self._add(part, place_of(node)) for part in parts)
+        return Draft("cat", values, {"dim": dim})
+
+    def _settled(self, x: Any, node: fx.Node) -> Any:
+        """Places as a value of their own: hardly anybody asks for them."""
+        if not isinstance(x, Places) or not node.users:
+            return x
+        why = "it tells places"
+        both = self._add(Call(Method(x.target), x.arguments, x.keywords, why), place_of(node))
+        return self._add(Call(operator.getitem, (both, 1), {}, why), place_of(node))
 
     @cached_property
     def _whole(self) -> nn.Module:
@@ -205,22 +216,9 @@ class Translator:
         self, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Draft | Same:
         module = self.model.get_submodule(path)
-        known = isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward
-        if not known or path in self.reasons or keywords:
+        if not is_plain(module) or path in self.reasons or keywords:
             raise Unknown("sparsepath does not know this kind of module")
-        assert isinstance(module, _BatchNorm)
-        mean, variance, weight, bias = map(
-            self.arrays.own, (module.running_mean, module.running_var, module.weight, module.bias)
-        )
-        batches = module.num_batches_tracked
-        more: dict[str, Attribute] = {"batches": 0 if batches is None else int(batches)}
-        if type(module) in AXES:
-            more["axes"] = AXES[type(module)]
-        return batch_norm(
-            *(*arguments, mean, variance, weight, bias, module.training),
-            *(module.momentum, module.eps),
-            **more,
-        )
+        return normed(module, self.arrays.own, self.lengths, *arguments)
 
     def _added(self, made: Draft | Same | Call, node: fx.Node) -> Value:
         if not isinstance(made, Same):
@@ -256,20 +254,13 @@ class Translator:
         if self.names.fixed(draft):
             attributes["learned"] = False
         self._append(Node(name, draft.op, names, attributes, draft.arrays))
+        self.images.add(Value(name))
         return Value(name)
 
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
         self.lengths.learn(node)
         self.aliases.learn(node)
-
-
-def _picked(several: tuple[Any, ...], which: Any) -> Any:
-    """One of several values, or some of them."""
-    try:
-        return several[which]
-    except (TypeError, IndexError) as error:
-        raise Unknown(f"it picks {which!r} of {len(several)} pieces") from error
 
 
 def _packs(target: Any) -> bool:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.fx import _symbolic_trace
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparsepath.deploy.capture.asking import asks
 from sparsepath.deploy.capture.dice import Dice
+from sparsepath.deploy.capture.norm_layers import is_plain
 from sparsepath.deploy.capture.pieces import how_many
 from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.capture.translate import Unknown
@@ -191,7 +191,7 @@ class Tracer(fx.Tracer):
         return super().create_arg(a)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Batch norm checks its input's shape, which a trace cannot; hooks are the user's own.
+        """Norms check their input's shape, which a trace cannot; hooks are the user's own.
 
         Recurrent layers gather their weights anew whenever those are other objects.
         """
@@ -199,8 +199,7 @@ class Tracer(fx.Tracer):
         if why is not None:
             self.reasons[module_qualified_name] = why
             return True
-        plain = isinstance(m, _BatchNorm) and type(m).forward is _BatchNorm.forward
-        return plain or isinstance(m, nn.RNNBase)
+        return is_plain(m) or isinstance(m, nn.RNNBase)
 
     def call_module(
         self,

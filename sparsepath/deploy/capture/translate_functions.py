@@ -21,7 +21,7 @@ from sparsepath.deploy.capture.translate import (
     translates,
 )
 from sparsepath.deploy.graph.graph import Value, values_in
-from sparsepath.deploy.graph.operations import DROPOUTS, OPERATIONS
+from sparsepath.deploy.graph.operations import DROPOUTS, OPERATIONS, REDUCTIONS
 
 functional = nn.functional
 
@@ -36,15 +36,6 @@ def _reshape(input: Any, *shape: Any) -> Draft:
     if any(not isinstance(n, int) for n in kept) or 0 in [n for n in lengths if isinstance(n, int)]:
         raise Unknown(COMPUTED_SHAPE)
     return Draft("reshape", (as_value(input),), {"shape": tuple(kept)})
-
-
-@translates(operator.getitem)
-def _index(input: Any, index: Any) -> Draft:
-    parts = index if isinstance(index, tuple) else (index,)
-    if not all(isinstance(part, slice) for part in parts):
-        raise Unknown("it picks by something else than slices")
-    slices = tuple((as_plain(p.start), as_plain(p.stop), as_plain(p.step)) for p in parts)
-    return Draft("index", (as_value(input),), {"slices": slices})
 
 
 @translates(torch.cat, torch.concat, torch.concatenate)
@@ -74,12 +65,18 @@ def _permute(input: Any, *dims: Any) -> Draft:
     return Draft("permute", (as_value(input),), {"dims": as_plain(axes)})
 
 
-@translates("mean", torch.mean)
-def _mean(input: Any, dim: Any, keepdim: bool = False) -> Draft:
-    axes = repeated(dim, 1)
-    if None in axes or not axes:
-        raise Unknown("it leaves the axes open")
-    return Draft("mean", (as_value(input),), {"dim": axes, "keepdim": keepdim})
+def _reduction(op: str) -> Translation:
+    def translate(input: Any, dim: Any = None, keepdim: bool = False) -> Draft:
+        axes = repeated(dim, 1)
+        if None in axes or not axes:
+            raise Unknown("it leaves the axes open")
+        return Draft(op, (as_value(input),), {"dim": axes, "keepdim": keepdim})
+
+    return translate
+
+
+for _name in REDUCTIONS:
+    TRANSLATIONS.update(dict.fromkeys([_name, getattr(torch, _name)], _reduction(_name)))
 
 
 # ---- what is nothing at all when a network is used
@@ -133,6 +130,18 @@ for _spelling, _name in {
     operator.truediv: "div",
 }.items():
     TRANSLATIONS[_spelling] = _arithmetic(_name)
+
+
+@translates("pow", torch.pow, operator.pow)
+def _pow(input: Any, exponent: Any) -> Draft:
+    if isinstance(exponent, bool) or not isinstance(exponent, int | float):
+        raise Unknown(f"its exponent is a {type(exponent).__name__}")
+    return Draft("pow", (as_value(input),), {"exponent": exponent})
+
+
+@translates("square", torch.square)
+def _square(input: Any) -> Draft:
+    return Draft("pow", (as_value(input),), {"exponent": 2})
 
 
 # Clamps that have names of their own; nn.ReLU6 calls the first.

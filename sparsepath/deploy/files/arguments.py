@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparsepath.deploy.graph.graph import Node
+from sparsepath.deploy.graph.operations import REDUCTIONS
 from sparsepath.errors import BadInput
 
 LEAST = {"stride": 1, "dilation": 1, "kernel_size": 1, "padding": 0, "output_padding": 0}
@@ -35,7 +36,9 @@ NUMBER = (_number, "a number")
 KINDS: Kinds = {
     **dict.fromkeys(("dim0", "dim1", "start_dim", "end_dim", "upscale_factor"), WHOLE),
     **dict.fromkeys(("ceil_mode", "count_include_pad", "keepdim", "learned"), TRUTH),
-    **dict.fromkeys(("alpha", "negative_slope", "min_val", "max_val", "beta", "threshold"), NUMBER),
+    **dict.fromkeys(
+        ("alpha", "exponent", "negative_slope", "min_val", "max_val", "beta", "threshold"), NUMBER
+    ),
     "axes": (lambda x: x is None or (_whole(x) and x in (1, 2, 3)), "1, 2 or 3"),
     "batches": (lambda x: _whole(x) and x >= 0, "a whole number of at least 0"),
     "dims": (_all(_whole), "a list of whole numbers"),
@@ -90,7 +93,7 @@ def refuse_impossible(node: Node) -> None:
 
 def _kinds_of(node: Node) -> Kinds:
     """What only some operations want of an attribute of such a name."""
-    if node.op == "mean":
+    if node.op in REDUCTIONS:
         return {"dim": (lambda x: _all(_whole)(x) and x != (), "a list of whole numbers")}
     return {"dim": WHOLE}
 

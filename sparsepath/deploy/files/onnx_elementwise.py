@@ -54,6 +54,12 @@ def _clip(model: Model, node: Node, name: str) -> str:
     return model.node("Clip", [*node.inputs, *ends], name)
 
 
+@writes("pow")
+def _pow(model: Model, node: Node, name: str) -> str:
+    exponent: Any = node.attributes["exponent"]
+    return model.node("Pow", [*node.inputs, model.number(f"{node.name}:exponent", exponent)], name)
+
+
 @writes("leaky_relu")
 def _leaky_relu(model: Model, node: Node, name: str) -> str:
     slope = node.attributes.get("negative_slope", 0.01)

@@ -132,11 +132,17 @@ def _array_or(model: Model, node: Node, key: str, otherwise: Any) -> str:
     return own[0] if own else model.array(f"{node.name}:{key}", plain)
 
 
-@writes("mean")
-def _mean(model: Model, node: Node, name: str) -> str:
-    axes: Any = node.attributes["dim"]
-    keep = int(bool(node.attributes["keepdim"]))
-    return model.node("ReduceMean", node.inputs, name, axes=list(axes), keepdims=keep)
+REDUCED = {"mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin"}
+
+
+@writes(*REDUCED, "sum")
+def _reduced(model: Model, node: Node, name: str) -> str:
+    dims: Any = node.attributes["dim"]
+    axes, keep = list(dims), int(bool(node.attributes.get("keepdim", False)))
+    if node.op != "sum":
+        return model.node(REDUCED[node.op], node.inputs, name, axes=axes, keepdims=keep)
+    places = model.array(f"{node.name}:axes", numpy.array(axes, numpy.int64))
+    return model.node("ReduceSum", [*node.inputs, places], name, keepdims=keep)
 
 
 @writes("softmax", "log_softmax")

@@ -167,9 +167,13 @@ def interpolate_like(
     )
 
 
-def mean(x: Tensor, dim: tuple[int, ...], keepdim: bool = False) -> Tensor:
-    """The mean over some axes."""
-    return x.mean(dim, keepdim)
+REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    "mean": lambda x, dim, keepdim=False: x.mean(dim, keepdim),
+    "sum": lambda x, dim, keepdim=False: x.sum(dim, keepdim),
+    "amax": lambda x, dim, keepdim=False: x.amax(dim, keepdim),
+    "amin": lambda x, dim, keepdim=False: x.amin(dim, keepdim),
+}
+"""One number of all along some axes."""
 
 
 def pad(
@@ -199,6 +203,7 @@ ELEMENTWISE: Mapping[str, Callable[..., Tensor]] = {
     "neg": lambda x: torch.neg(x),
     "exp": lambda x: torch.exp(x),
     "sqrt": lambda x: torch.sqrt(x),
+    "pow": lambda x, exponent: torch.pow(x, exponent),
 }
 """Operations of one value, element by element."""
 
@@ -230,6 +235,7 @@ def _arithmetic(
 OPERATIONS: Mapping[str, Callable[..., Result]] = {
     **ELEMENTWISE,
     **{name: _arithmetic(function) for name, function in ARITHMETIC.items()},
+    **REDUCTIONS,
     **dict.fromkeys(DROPOUTS, lambda x, p=0.5: x),
     "adaptive_avg_pool": adaptive_avg_pool,
     "adaptive_max_pool": adaptive_max_pool,
@@ -249,7 +255,6 @@ OPERATIONS: Mapping[str, Callable[..., Result]] = {
     "linear": linear,
     "log_softmax": lambda x, dim: torch.log_softmax(x, dim),
     "max_pool": max_pool,
-    "mean": mean,
     "pad": pad,
     "permute": lambda x, dims: x.permute(dims),
     "prelu": prelu,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sparsepath.deploy.graph.graph import Node
-from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, FUSED
+from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, FUSED, REDUCTIONS
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
@@ -82,7 +82,7 @@ def _cat(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
     ]
 
 
-def _mean(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
+def _reduced(node: Node, given: Sequence[Shape], result: Shape) -> Links | None:
     axes = range_of(node.attributes["dim"], len(given[0]))
     return None if {0, 1} & set(axes) else _same(node, given, result)
 
@@ -151,6 +151,7 @@ Describe = Callable[[Node, Sequence[Shape], Shape], Links | None]
 LINKS: Mapping[str, Describe] = {
     **dict.fromkeys(ELEMENTWISE, _same),
     **dict.fromkeys(("add", "sub", "mul", "div"), _broadcast),
+    **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys(("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool"), _same),
     **dict.fromkeys(("affine", "batch_norm", "interpolate", *DROPOUTS), _same),
     "interpolate_like": _resized,
@@ -158,7 +159,6 @@ LINKS: Mapping[str, Describe] = {
     "constant": lambda node, given, result: [],
     "flatten": _reshape,
     "index": _index,
-    "mean": _mean,
     "pad": _pad,
     "permute": _permute,
     "pixel_shuffle": _pixel_shuffle,

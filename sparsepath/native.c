@@ -47,11 +47,12 @@ static void spread(void (*run)(const void *, int64_t, int64_t), const void *give
 #define EVERY_CPU
 #endif
 
-/* What a block is multiplied by. Chosen without a branch: at a useful threshold none predicts it. */
+/* What a block is multiplied by, also one that is not a number: it must show. Chosen without a branch:
+   at a useful threshold none predicts it. */
 static inline float scale_of(float norm, float threshold, int soft)
 {
     const float kept = soft ? (norm - threshold) / norm : 1.0f;
-    return norm > threshold ? kept : 0.0f;
+    return norm <= threshold ? 0.0f : kept;
 }
 
 /* With a size known to the compiler the loops over a kernel's few weights are unrolled. Adding zero

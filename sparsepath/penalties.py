@@ -89,7 +89,8 @@ class Radial(Penalty):
             t = self.shrunk(x, step * _on(cost, x))
             # A chosen zero is +0, where a product with zero could be -0.
             living = v if self.soft is False else v * (t / x)
-            target[slab] = torch.where(t > 0, living, 0.0)
+            # What is not a number is no small block: it shows, as it does by the compiled kernel.
+            target[slab] = torch.where((t > 0) | x.isnan(), living, 0.0)
         return F
 
     def _fused(self, V: Tensor, F: Tensor, blocks: Blocks, step: float) -> bool:

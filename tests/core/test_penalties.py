@@ -150,6 +150,19 @@ def test_prox_of_a_zero_block_is_zero(kind: str, partition: str) -> None:
 
 
 @every_penalty
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "torch"])
+@pytest.mark.parametrize("side", [3, 11], ids=["short", "long"])
+def test_what_is_not_a_number_is_no_small_block(kind: str, dtype: torch.dtype, side: int) -> None:
+    layer = nn.Conv2d(2, 3, side)
+    V = layer.weight.detach().to(dtype).fill_(1e-6)
+    V[1, 0, 1, 2] = math.nan
+    F = PENALTIES[kind].penalty(1.0).prox(V, kernels(layer), 1.0)
+    lost = F.isnan().flatten(2).any(dim=2)
+    assert lost.nonzero().tolist() == [[1, 0]]
+    assert not F[~lost].any()
+
+
+@every_penalty
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_prox_in_low_precision_is_as_good_as_its_rounding(kind: str, dtype: torch.dtype) -> None:
     for partition in PARTITIONS:

@@ -109,7 +109,7 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
             names = list(file.keys())
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error
+        raise _unreadable(path, error) from error
 
 
 def read_header(path: Path) -> dict[str, str]:
@@ -120,7 +120,15 @@ def read_header(path: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"{str(path)!r} cannot be read as safetensors ({error}).") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> BadInput:
+    what = f"{str(path)!r} cannot be read as safetensors"
+    if "header too" in str(error):
+        # Its first eight bytes are no length: the library speaks of a header that is not there.
+        return BadInput(f"{what}: it is a file of another kind.")
+    return BadInput(f"{what} ({error}).")
 
 
 def tensor_sizes(path: Path) -> dict[str, int]:

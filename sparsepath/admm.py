@@ -56,9 +56,9 @@ class ADMM:
                 example = usual.get(what, "ResidualBalancing()")
                 raise BadInput(f"{what} must be a function such as {example}, not {given!r}.")
         check_kinds(model=(model, nn.Module))
-        model = uncompiled(model)
-        chosen = targets(model, blocks, layers)
-        self.model = model
+        self.given = model
+        self.model = uncompiled(model)
+        chosen = targets(self.model, blocks, layers)
         self.partition = blocks
         self.guard = guard
         self.balancing = balancing

@@ -150,7 +150,7 @@ def regularisation_path(
         start=start,
         checkpoint=checkpoint,
     )
-    return _trained(admm.model, train, items)
+    return _trained(admm.given, train, items)
 
 
 def _trained(
@@ -250,8 +250,8 @@ def _finished(residuals: tuple[Residuals, ...], schedule: Schedule) -> bool:
 
 def _judged(admm: ADMM, evaluate: Evaluate) -> float:
     """The accuracy, in eval mode: validation images must not move a batch norm's statistics."""
-    with evaluating(admm.model):
-        accuracy: object = evaluate(admm.model)
+    with evaluating(admm.given):
+        accuracy: object = evaluate(admm.given)
     if isinstance(accuracy, Tensor) and accuracy.numel() == 1:
         accuracy = accuracy.item()
     if isinstance(accuracy, bool) or not isinstance(accuracy, Real):

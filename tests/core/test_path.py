@@ -377,8 +377,19 @@ def test_a_compiled_model_is_walked_as_itself() -> None:
     with admm.support().held(compiled, optimizer):
         pass
     admm.support().impose(compiled)
-    path = regularisation_path(admm, lambda *_: None, evaluate=lambda _: 0.0, mus=[1e-3])
-    point = next(path)
+    seen = set[tuple[str, nn.Module, bool]]()
+
+    def train(given: nn.Module, _: object) -> None:
+        seen.add(("train", given.train(), model.training))
+
+    def evaluate(given: nn.Module) -> float:
+        seen.add(("evaluate", given, given.training or model.training))
+        return 0.0
+
+    point = next(regularisation_path(admm, train, evaluate=evaluate, mus=[1e-3]))
+    # Both get what was handed over, or what was compiled would not be what runs.
+    assert seen == {("train", compiled, True), ("evaluate", compiled, False)}
+    assert all(not name.startswith("_orig_mod") for name in point.weights)
     with torch.no_grad():
         model[0].weight.zero_()
     point.load(compiled)

@@ -47,6 +47,21 @@ def scaled(m, x):
     return m.b(torch.cat((third, second + functional.pad(first, (0, 0, 0, 0, 0, 2))), 1))
 
 
+def colours(m, x):
+    """Pieces whose lengths are listed, of an image of which nothing else is known."""
+    red, green, blue = torch.split(x, (1, 1, 1), dim=1)
+    return m.b(m.a(torch.cat((blue, red, green), 1)))
+
+
+def thirds(m, x):
+    """Pieces whose lengths are computed, as one and as a list."""
+    y = m.a(x)
+    n = y.size(1) // 3
+    first, rest = torch.split(y, (n, y.size(1) - n), 1)
+    one, other = first.split(n // 2, dim=1)
+    return m.b(torch.cat((other, rest, one), 1))
+
+
 def ladder(m, x):
     """The way back up of a pyramid: every image as large as the one below it."""
     small = m.c(m.a(x))
@@ -61,6 +76,15 @@ def apart(m, x):
     y = m.a(x)
     y = y.view(y.size(0), 2, y.size(1) // 2, y.size(2), y.size(3))
     return m.b(y.mean(1))
+
+
+def weighed(m, x):
+    """Branches that one convolution gives, weighed by what their sum says, as in ResNeSt."""
+    y = m.a(x)
+    batch, channels, height, width = y.shape
+    y = y.reshape((batch, 2, channels // 2, height, width))
+    by = m.c(y.sum(dim=1).mean((2, 3), keepdim=True)).view(batch, 2, -1).softmax(dim=1)
+    return m.b((y * by.reshape(batch, -1, 1, 1).reshape((batch, 2, channels // 2, 1, 1))).sum(1))
 
 
 def attending(m, x):
@@ -94,6 +118,9 @@ NETWORKS = {
     ),
     "unit": lambda: Model(unit, a=conv(3, 12), b=conv(12, 4), c=conv(6, 6)),
     "listed": lambda: Model(listed, a=conv(3, 12), b=conv(24, 4), c=conv(6, 6), d=conv(6, 6)),
+    "colours": lambda: Model(colours, a=conv(3, 12), b=conv(12, 4)),
+    "weighed": lambda: Model(weighed, a=conv(3, 12), c=nn.Conv2d(6, 12, 1), b=conv(6, 4)),
+    "thirds": lambda: Model(thirds, a=conv(3, 12), b=conv(12, 4)),
     "scaled": lambda: Model(scaled, a=conv(3, 12), b=conv(10, 4)),
     "ladder": lambda: Model(
         ladder, a=conv(3, 12), b=conv(12, 4), c=conv(12, 12, stride=2), d=conv(12, 12, stride=2)

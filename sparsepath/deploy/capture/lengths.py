@@ -63,6 +63,11 @@ class Lengths:
         """A value has at least so many axes, and at most so many."""
         self._axes.tell(value.name, axes, most)
 
+    def counted(self, value: Value, axis: int, length: int) -> None:
+        """An axis of a value, from the front, is so long."""
+        self.given(value, axis + 1)
+        self._tell(Length(value, axis), length, 0)
+
     def learn(self, node: Node) -> None:
         """What a node says about its result's lengths, and about its input's."""
         self._axes.learn(node)
@@ -217,8 +222,9 @@ def _always_kept(node: Node) -> Iterator[tuple[int, "int | _Axis"]]:
         yield from same[:2]
     elif node.op == "cat":
         yield from same[: max(0, attributes["dim"])]
-    elif node.op in REDUCTIONS and attributes.get("keepdim") and min(attributes["dim"]) >= 0:
-        yield from (pair for pair in same if pair[0] not in attributes["dim"])
+    elif node.op in REDUCTIONS and min(attributes["dim"]) >= 0:
+        kept = [pair for pair in same if pair[0] not in attributes["dim"]]
+        yield from kept if attributes.get("keepdim") else ((k, x) for k, (_, x) in enumerate(kept))
     elif node.op == "interpolate_like":
         yield from ((k, _Axis(k, 0 if k < 2 else 1)) for k, _ in same)
     elif node.op == "flatten":

@@ -17,22 +17,34 @@ from sparsepath.deploy.capture.translate import (
 )
 from sparsepath.deploy.graph.graph import Attribute, Value
 
-Cut = tuple[Value, int, list[int] | int | None]
 CHUNKS, SPLITS = ("chunk", torch.chunk), ("split", torch.split)
 
 
-def _chunks(input: Any, chunks: int, dim: int = 0) -> tuple[Any, Any, int]:
-    return input, lambda n: [-(-n // chunks)] * chunks, dim
+@dataclass(frozen=True)
+class _Cut:
+    """What is cut and along which axis: how long the pieces are of so many, and of how many."""
+
+    value: Any
+    axis: int
+    counts: Callable[[int], list[int]]
+    whole: int | None = None
 
 
-def _splits(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Any, Any, int]:
+def _chunks(input: Any, chunks: Any, dim: int = 0) -> _Cut:
+    if not isinstance(chunks, int):
+        raise TypeError("it hangs on a length that is not known")
+    return _Cut(input, dim, lambda n: [-(-n // chunks)] * chunks)
+
+
+def _splits(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> _Cut:
     size = split_size_or_sections
     if isinstance(size, int):
-        return tensor, lambda n: [size] * -(-n // size), dim
-    return tensor, lambda n: list(size), dim
+        return _Cut(tensor, dim, lambda n: [size] * -(-n // size))
+    listed = list(size)
+    return _Cut(tensor, dim, lambda n: listed, sum(listed))
 
 
-CUTS: Mapping[Any, Callable[..., tuple[Any, Any, int]]] = {
+CUTS: Mapping[Any, Callable[..., _Cut]] = {
     **dict.fromkeys(CHUNKS, _chunks),
     **dict.fromkeys(SPLITS, _splits),
 }
@@ -50,19 +62,28 @@ def pieces(
     if target not in CUTS:
         return None
     renamed = {"split_size_or_sections" if k == "split_size" else k: x for k, x in keywords.items()}
+
+    def settled(x: Any) -> Any:
+        return [*map(settled, x)] if isinstance(x, list | tuple) else lengths.settled(x)
+
     try:
-        value, counts, dim = CUTS[target](*arguments, **renamed)
+        cut = CUTS[target](*map(settled, arguments), **{k: settled(x) for k, x in renamed.items()})
     except TypeError:
         return None
-    axes = lengths.axes_of(value) if isinstance(value, Value) else None
-    axis = dim if dim >= 0 or axes is None else dim + axes
-    known = lengths.settled(Length(as_value(value), axis)) if axis >= 0 else None
+    axes = lengths.axes_of(cut.value) if isinstance(cut.value, Value) else None
+    axis = cut.axis if cut.axis >= 0 or axes is None else cut.axis + axes
+    if axis < 0:
+        return None
+    value = as_value(cut.value)
+    if cut.whole is not None:
+        lengths.counted(value, axis, cut.whole)
+    known = lengths.settled(Length(value, axis))
     if not isinstance(known, int):
         return None
     before = (FULL,) * axis
     return [
         Draft("index", (value,), {"slices": (*before, (start, stop, None))})
-        for start, stop in _places(counts(known), known)
+        for start, stop in _places(cut.counts(known), known)
     ]
 
 

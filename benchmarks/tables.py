@@ -2,7 +2,8 @@
 
     python benchmarks/tables.py
 
-A folder of `benchmarks/results/` that holds `layers.json` and `cpu_inference*.json` is a machine.
+A folder of `benchmarks/results/` that holds `layers.json` and `cpu_inference*.json` is a machine;
+`zoo.json` says what becomes of networks of others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -88,6 +89,28 @@ def nodes(case: Mapping[str, Any]) -> str:
     return Table("", titles, rows).markdown()
 
 
+STEPS = {"compact": "compacted", "file": "file", "runtime": "compiled", "onnx": "ONNX"}
+"""What `zoo.py` tries with a network of others, and how its table calls it."""
+
+
+def zoo(record: Mapping[str, Any]) -> str:
+    """How far each network of others comes, and by how much its results differ."""
+    rows = [
+        [
+            name.partition(":")[2],
+            name.partition(":")[0],
+            f"{row['parameters'] / 1e6:.1f}",
+            f"{row['parameters left'] / 1e6:.1f}" if "parameters left" in row else "refused",
+            str(row["nodes"]),
+            str(sum(row["in torch"].values())),
+            *(f"{row[x]:.0e}" if isinstance(row[x], float) else "refused" for x in STEPS),
+        ]
+        for name, row in record["rows"].items()
+    ]
+    titles = ["network", "of", "million weights", "left", "operations", "in torch", *STEPS.values()]
+    return Table("", titles, rows).markdown()
+
+
 def _place(case: Mapping[str, Any]) -> tuple[int, int, bool, int, int]:
     network, zero = NETWORKS.index(case["network"]), ZEROS.index(case["zero"])
     return case["threads"], network, case["pointwise too"], -case["batch"], zero
@@ -148,6 +171,15 @@ def tables() -> str:
     parts += ["## What was aimed at", aims(folders)]
     for folder in folders:
         parts += machine(folder)
+    found = read_json(RESULTS / "zoo.json")
+    libraries = " and ".join(" ".join(each) for each in found["libraries"].items())
+    parts += [
+        f"## Networks of {libraries}",
+        "By `benchmarks/zoo.py`: random weights, of every ungrouped convolution half of the "
+        "kernels zero and a quarter of the filters dead, images of 64 x 64. The last four columns "
+        "are the largest differences from the model's own results, relative to their largest.",
+        zoo(found),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

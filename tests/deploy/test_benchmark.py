@@ -1,9 +1,12 @@
 """The benchmark of whole networks: what it prints, keeps and measures again."""
 
+import math
 import sys
 from pathlib import Path
 
 import pytest
+
+from sparsepath.storage import read_json
 
 from .test_runtime import small
 
@@ -113,6 +116,23 @@ def test_the_page_of_tables_is_made_from_the_records(monkeypatch):
     import tables
 
     assert tables.WRITTEN.read_text(encoding="utf-8") == tables.tables(), "run benchmarks/tables.py"
+
+
+def test_what_the_runtime_page_says_of_networks_of_others_is_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import tables
+
+    rows = read_json(tables.RESULTS / "zoo.json")["rows"].values()
+    found = [[row[step] for step in tables.STEPS] for row in rows]
+    whole = [
+        not row["in torch"] and all(isinstance(x, float) for x in each)
+        for row, each in zip(rows, found, strict=True)
+    ]
+    page = (BENCHMARKS.parent / "docs" / "runtime.md").read_text(encoding="utf-8")
+    assert f"Of {len(rows)} networks of torchvision and timm" in page
+    assert f"{sum(whole)} are compacted, saved, compiled and exported whole" in page
+    most = max(x for each in found for x in each if isinstance(x, float))
+    assert f"within {math.ceil(most * 1e6)}e-6 of the model's largest output" in page
 
 
 def test_a_ratio_is_shown_with_its_quartiles_and_an_absent_peer_as_nothing(monkeypatch):

@@ -9,7 +9,7 @@ records (JSON) that led to a choice lie in `<data>/exploration/`.
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -32,6 +32,10 @@ from sparsepath.path import Schedule
 from sparsepath.storage import read_json
 
 HELD_OUT = 5000
+L1_FIRST = (1.05, 2.8)
+"""The range of l1's first walks, in median norms."""
+LASSO_FIRST = {0.5: 0.125, 0.4: 0.25, 0.3: 0.375, 0.2: 0.5, 0.15: 0.75, 0.1: 1.0, 0.05: 1.5}
+"""How far SSL's first walks shrank an idle kernel, by the share of kernels kept then."""
 DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.25)
 USUAL_DECAY = 5e-4
 
@@ -153,16 +157,20 @@ def tuned(network: str, *, threshold: float) -> Question:
     return walks(best_reference(network), ways)
 
 
-def shrinking(network: str) -> Question:
-    """How strongly should l1 and SSL, which shrink every kernel, pull?"""
+def shrinking(
+    network: str, *pulls: tuple[float, tuple[float, float] | None], shrinks: Sequence[float]
+) -> Question:
+    """How strongly should l1 and SSL, which shrink every kernel, pull? l1 over these ranges."""
     ways = arms(network, finetune=5)
     (l1, one), (ssl, other) = ways["l1"], ways["ssl"]
-    pulls = {f"rho{rho:g}": (l1, replace(one, rho=rho)) for rho in (0.001, 0.003, 0.01)}
-    shrinks = {
-        f"shrink{by:g}": (ssl, replace(other, lasso=tuple(by * far for far in other.lasso)))
-        for by in (0.5, 1.0, 2.0)
-    }
-    return walks(best_reference(network), {**pulls, **shrinks})
+    candidates = {}
+    for rho, span in pulls:
+        shown = f"-span{span[0]:g}" if span else ""
+        candidates[f"rho{rho:g}{shown}"] = (l1, replace(one, rho=rho, span=span or L1_FIRST))
+    for by in shrinks:
+        lasso = tuple(by * LASSO_FIRST[share] for share in other.keep)
+        candidates[f"shrink{by:g}"] = (ssl, replace(other, lasso=lasso))
+    return walks(best_reference(network), candidates)
 
 
 def paper_training(
@@ -246,7 +254,15 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     "taught-cnn": lambda: free_paths("cnn", 0.1, *product((0.0,), (0.0, 0.25, 0.6, 0.95))),
     "ramped-cnn": lambda: ramped("cnn"),
     "tuned-cnn": lambda: tuned("cnn", threshold=1.54),
-    "shrinking-cnn": lambda: shrinking("cnn"),
+    "shrinking-cnn": lambda: shrinking(
+        "cnn", *((rho, None) for rho in (0.001, 0.003, 0.01)), shrinks=(0.5, 1.0, 2.0)
+    ),
+    # What that question preferred lay at the edge of what it asked about.
+    "shrinking-cnn-further": lambda: shrinking(
+        "cnn",
+        *((0.001, (1.5, 7.0)), (0.0003, (5.0, 23.0)), (0.0001, (15.0, 70.0))),
+        shrinks=(4.0, 8.0),
+    ),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))
     ),

@@ -23,9 +23,10 @@ def best_reference(network: str, seed: int = 0) -> Reference:
 
 
 BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.85, 2.8)}
-L1_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (1.05, 2.8)}
+L1_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (1.5, 5.5)}
 """Of the paths in best mode: from about half of the kernels to 95 %."""
-BEST_RHO, L1_RHO = 0.03, 0.003
+BEST_RHO = 0.03
+L1_RHO: Mapping[str, float] = {"nin": 0.003, "cnn": 0.001}
 KEEP: Mapping[str, tuple[float, ...]] = {
     "cnn": (0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05),
     "nin": (0.5, 0.3, 0.2, 0.1, 0.05),
@@ -35,13 +36,13 @@ epochs take three times as long, has fewer."""
 ONE_SHOT = (0.5, 0.2, 0.1)
 """Those of them that are also reached in one step."""
 LASSO: Mapping[float, float] = {
-    0.5: 0.125,
-    0.4: 0.25,
-    0.3: 0.375,
-    0.2: 0.5,
-    0.15: 0.75,
-    0.1: 1.0,
-    0.05: 1.5,
+    0.5: 1.0,
+    0.4: 2.0,
+    0.3: 3.0,
+    0.2: 4.0,
+    0.15: 6.0,
+    0.1: 8.0,
+    0.05: 12.0,
 }
 """How far SSL shrinks an idle kernel before it keeps this share of them, in median norms."""
 ITERATIONS, EPOCHS = 6, 3
@@ -122,7 +123,7 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
     shortly = {"gradual-late": ("magnitude", replace(counting, schedule=late))}
     found = {
         "l0": ("l0", growing(l0) if short else l0),
-        "l1": ("l1", replace(l0, rho=L1_RHO, span=L1_SPAN[network], **shrinking)),
+        "l1": ("l1", replace(l0, rho=L1_RHO[network], span=L1_SPAN[network], **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
         **(shortly if short else {}),
         "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),

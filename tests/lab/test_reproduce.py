@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parts, "FINETUNES", {"digit-net": (2, 4)})
     monkeypatch.setattr(comparisons, "BEST_SPAN", {"digit-net": (0.5, 2.0)})
     monkeypatch.setattr(comparisons, "L1_SPAN", {"digit-net": (0.5, 2.0)})
+    monkeypatch.setattr(comparisons, "L1_RHO", {"digit-net": 0.003})
     monkeypatch.setattr(comparisons, "ITERATIONS", 2)
     monkeypatch.setattr(comparisons, "EPOCHS", 2)
     monkeypatch.setattr(comparisons, "KEEP", {"digit-net": (0.5, 0.2)})

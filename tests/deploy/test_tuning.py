@@ -409,7 +409,7 @@ def test_the_dense_choice_of_onnxruntime_has_the_same_function(name):
     model = network(name)
     graph = folded(capture(model))
     dense = in_onnxruntime(graph, [torch.randn(2, 3, 32, 32)], 1)
-    if name in ("digit-net", "u-net-bilinear"):
+    if name == "digit-net":
         assert dense is None
         return
     for size in sizes(name):

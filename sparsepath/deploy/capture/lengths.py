@@ -88,10 +88,15 @@ class Lengths:
                     if same.of in (None, number)
                 }
             )
-            if len(lengths) == 1:
+            if len(lengths) == 1 and (lengths != {1} or self._as_many_axes(node)):
                 self._tell(Length(Value(node.name), axis), lengths.pop(), axes)
         for axis, count in _counted(node, self._length):
             self._tell(Length(Value(node.name), axis), count, 0)
+
+    def _as_many_axes(self, node: Node) -> bool:
+        """Whether all inputs have equally many: else an axis of one may be that of another."""
+        found = {self.axes_of(Value(name)) for name in node.inputs}
+        return len(node.inputs) < 2 or (len(found) == 1 and None not in found)
 
     def _length(self, name: str, axis: int) -> Any:
         return self.settled(Length(Value(name), axis))

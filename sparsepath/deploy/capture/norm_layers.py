@@ -8,7 +8,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from sparsepath.deploy.capture.lengths import Lengths
-from sparsepath.deploy.capture.translate import COMPUTED_SHAPE, Draft, Same, Unknown, as_value
+from sparsepath.deploy.capture.translate import (
+    COMPUTED_SHAPE,
+    Draft,
+    Length,
+    Same,
+    Unknown,
+    as_value,
+)
 from sparsepath.deploy.capture.translate_layers import batch_norm
 from sparsepath.deploy.graph.graph import Attribute
 
@@ -56,5 +63,8 @@ def _instance_norm(
         raise Unknown(COMPUTED_SHAPE)
     arrays = {"weight": own(module.weight), "bias": own(module.bias)}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    attributes: dict[str, Attribute] = {"num_groups": module.num_features, "eps": module.eps}
+    channels = module.num_features if arrays else lengths.settled(Length(as_value(input), 1))
+    if not isinstance(channels, int):  # without weights torch takes any number of them
+        raise Unknown(COMPUTED_SHAPE)
+    attributes: dict[str, Attribute] = {"num_groups": channels, "eps": module.eps}
     return Draft("group_norm", (as_value(input),), attributes, arrays)

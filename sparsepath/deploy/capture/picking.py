@@ -26,10 +26,12 @@ def picked(lengths: Lengths, input: Value, index: Any) -> Draft | Same:
     parts = list(index) if isinstance(index, tuple) else [index]
     if any(not _plain(part) for part in parts):
         raise Unknown(ODD)
-    parts = _spelled_out(lengths, input, parts)
+    parts, behind = _spelled_out(lengths, input, parts)
     own = [part for part in parts if part is not None]
     lengths.given(input, len(own))
     dropped = [axis for axis, part in enumerate(own) if isinstance(part, int)]
+    if not all(_reaches(lengths, input, axis, own[axis]) for axis in dropped):
+        raise Unknown(COMPUTED_SHAPE)
     slices = tuple(_slice(part) for part in own)
     least = lengths.least(input) - len(dropped)
     if 0 in dropped and least < 1:
@@ -40,6 +42,7 @@ def picked(lengths: Lengths, input: Value, index: Any) -> Draft | Same:
     for axis in (place for place, part in enumerate(kept) if part is None):
         steps.append(_added(axis, least, lengths.axes_of(input) is not None))
         least += 1
+    steps += [Draft("unflatten", (), {"dim": -1, "sizes": (-1, 1)})] * behind
     return _chain(input, steps)
 
 
@@ -72,6 +75,8 @@ def narrowed(lengths: Lengths, input: Any, dim: int, start: int, length: int) ->
     as_plain((dim, start, length))
     if not all(isinstance(x, int) for x in (dim, start, length)) or min(dim, start) < 0:
         raise Unknown(COMPUTED_SHAPE)
+    if length < 1 or not _reaches(lengths, as_value(input), dim, start + length - 1):
+        raise Unknown(COMPUTED_SHAPE)
     part = (start, start + length, None)
     return Draft("index", (as_value(input),), {"slices": (*(FULL,) * dim, part)})
 
@@ -93,24 +98,33 @@ PICKS: Mapping[Any, Callable[..., Draft | Same]] = {
 }
 
 
+def _reaches(lengths: Lengths, input: Value, axis: int, place: int) -> bool:
+    """Whether an axis is known to have a place: where it has none the model itself says so."""
+    length = lengths.settled(Length(input, axis))
+    return place in (0, -1) or (isinstance(length, int) and -length <= place < length)
+
+
 def _plain(part: Any) -> bool:
     number = isinstance(part, int) and not isinstance(part, bool)
     return number or part is None or part is Ellipsis or isinstance(part, slice)
 
 
-def _spelled_out(lengths: Lengths, input: Value, parts: list[Any]) -> list[Any]:
-    """With whole slices for the three dots."""
+def _spelled_out(lengths: Lengths, input: Value, parts: list[Any]) -> tuple[list[Any], int]:
+    """With whole slices for the three dots; and the new axes that can only be counted from behind.
+
+    How many slices that would be is not known of a value whose number of axes is not.
+    """
     if Ellipsis not in parts:
-        return parts
+        return parts, 0
     place, axes = parts.index(Ellipsis), lengths.axes_of(input)
     behind = [part for part in parts[place + 1 :] if part is not None]
     before = [part for part in parts[:place] if part is not None]
     if axes is None:
         if behind:
             raise Unknown(COMPUTED_SHAPE)
-        return [*parts[:place], *parts[place + 1 :]]
+        return parts[:place], len(parts) - place - 1
     whole = [slice(None)] * (axes - len(before) - len(behind))
-    return [*parts[:place], *whole, *parts[place + 1 :]]
+    return [*parts[:place], *whole, *parts[place + 1 :]], 0
 
 
 def _slice(part: Any) -> tuple[Any, ...]:

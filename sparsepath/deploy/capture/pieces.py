@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 
 from sparsepath.deploy.capture.lengths import FULL, Lengths
 from sparsepath.deploy.capture.translate import (
@@ -121,12 +122,23 @@ def one_of(several: tuple[Any, ...], which: Any) -> Any:
         raise Unknown(f"it picks {which!r} of {len(several)} pieces") from error
 
 
-def how_many(target: Any, arguments: tuple[Any, ...]) -> int | None:
-    """How many pieces a call gives, so far as that hangs on no length."""
-    wanted = arguments[1] if target in CUTS and len(arguments) > 1 else None
-    if target in CHUNKS and isinstance(wanted, int):
+ASSUMED = "sparsepath: pieces that a trace counts on"
+
+
+def how_many(node: fx.Node) -> int | None:
+    """How many pieces a recorded call gives; of chunks it may turn out that they are fewer."""
+    wanted = node.args[1] if node.target in CUTS and len(node.args) > 1 else None
+    if node.target in CHUNKS and isinstance(wanted, int):
+        node.meta[ASSUMED] = wanted
         return wanted
     return len(wanted) if isinstance(wanted, list | tuple) else None
+
+
+def check_counted(node: fx.Node, found: list[Draft] | None) -> None:
+    """Refuse a trace that counted on other pieces than a call is known to give."""
+    counted = node.meta.get(ASSUMED)
+    if counted is not None and (found is None or len(found) != counted):
+        raise Unknown(COMPUTED_SHAPE)
 
 
 def _places(counts: list[int], length: int) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ import math
 import operator
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,13 @@ def part_of(x: Tensor, start: int) -> torch.Size:
     return x.shape[start:]
 
 
-def asked(target: Any, arguments: tuple[Any, ...]) -> Any:
+def asked(target: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
     """`x.size(0)`, `x.shape` and `x.shape[0]`: only asked for, perhaps never needed."""
     first, *rest = arguments or (None,)
+    if keywords:
+        if target != "size" or rest or set(keywords) != {"dim"}:
+            return None
+        rest = [keywords["dim"]]
     if isinstance(first, Value):
         if (target == "size" and not rest) or (target is getattr and rest == ["shape"]):
             return Shape(first)

@@ -16,7 +16,7 @@ from sparsepath.deploy.capture.naming import Names
 from sparsepath.deploy.capture.norm_layers import is_plain, normed
 from sparsepath.deploy.capture.own_arrays import OwnArrays
 from sparsepath.deploy.capture.picking import picked, unsqueezed
-from sparsepath.deploy.capture.pieces import Places, extreme, one_of, pieces
+from sparsepath.deploy.capture.pieces import Places, check_counted, extreme, one_of, pieces
 from sparsepath.deploy.capture.recorded import (
     Method,
     Part,
@@ -120,13 +120,14 @@ class Translator:
         changes = changes and self._is_tensor(arguments[0])
         if changes and isinstance(arguments[0], Tensor):
             raise Unknown("it changes its own weights as it runs")
-        answer = asked(target, arguments) or computed(target, arguments)
+        answer = asked(target, arguments, keywords) or computed(target, arguments)
         cut = pieces(self.lengths, target, arguments, keywords)
+        check_counted(node, cut)
         if cut is not None:
             self.known[node] = tuple(self._added(piece, node) for piece in cut)
         elif target in (operator.getitem, getattr) and isinstance(arguments[0], tuple):
             self.known[node] = self._settled(one_of(*arguments), node)
-        elif (most := extreme(target, arguments, keywords)) is not None:
+        elif _parted(node) and (most := extreme(target, arguments, keywords)) is not None:
             self.known[node] = (self._added(most, node), Places(target, arguments, keywords))
         elif answer is not None:
             self.lengths.heard(answer)
@@ -176,6 +177,9 @@ class Translator:
                 return BY_LENGTHS[target](self.lengths, arguments, keywords)
             if target is torch.stack:
                 return self._stacked(node, *arguments, **keywords)
+            values = [x for x in arguments if isinstance(x, Value)]
+            if values and all(x.name in self.numbers for x in values):
+                raise Unknown("it computes with lengths alone")
             try:
                 return translated(target, arguments, keywords)
             except Unknown:
@@ -261,6 +265,11 @@ class Translator:
         self.nodes.append(node)
         self.lengths.learn(node)
         self.aliases.learn(node)
+
+
+def _parted(node: fx.Node) -> bool:
+    """Whether all that becomes of what a call gives is that one of several is taken."""
+    return all(user.target in (operator.getitem, getattr) for user in node.users)
 
 
 def _packs(target: Any) -> bool:

@@ -69,7 +69,7 @@ class _Proxy(fx.Proxy):
 
     def __len__(self) -> int:
         """Of pieces, how many there are: `list` asks, too."""
-        count = how_many(self.node.target, self.node.args)
+        count = how_many(self.node)
         return super().__len__() if count is None else count
 
     def __iadd__(self, other: Any) -> Any:
@@ -170,7 +170,7 @@ class Tracer(fx.Tracer):
 
     def iter(self, obj: Any) -> Iterator[Any]:
         """`list(x.chunk(2, 1))`: as many pieces as it asks for; of others nothing is known."""
-        count = how_many(obj.node.target, obj.node.args)
+        count = how_many(obj.node)
         return super().iter(obj) if count is None else iter([obj[k] for k in range(count)])
 
     def create_node(self, kind: str, target: Any, *rest: Any, **options: Any) -> fx.Node:

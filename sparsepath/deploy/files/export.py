@@ -75,8 +75,7 @@ def export(
     path = free(path, force=force)
     with evaluating(model):
         content, run = FORMATS[format](model, inputs)
-        batches = [inputs, tuple(torch.cat((x, x[:1])) for x in inputs)]
-        apart = [_apart(*_both(model, run, batch)) for batch in batches]
+        apart = [_apart(*_both(model, run, batch)) for batch in (inputs, _larger(model, inputs))]
     if not all(x <= TOLERANCE for x in apart):
         raise BadInput(
             f"The exported {format} differs by {max(apart):.1e} of the largest output, more than "
@@ -117,6 +116,22 @@ def _both(first: Run, second: Run, batch: Sequence[Tensor]) -> tuple[Any, Any]:
             f"The exported file cannot be run on a batch of {len(batch[0])}: {_line(error)}. "
             "Nothing was written."
         ) from error
+
+
+def _larger(model: nn.Module, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A batch of one image more, or of twice as many if the model takes no other."""
+    for more in (1, len(inputs[0])):
+        batch = tuple(torch.cat((x, x[:more])) for x in inputs)
+        try:
+            model(*(x.clone() for x in batch))
+        except Exception as error:  # whatever a user's model has against it
+            refusal = error
+        else:
+            return batch
+    raise BadInput(
+        f"The model takes this example of {len(inputs[0])}, but neither one image more nor twice "
+        f"as many ({_line(refusal)}): an exported file is for any size of batch."
+    )
 
 
 def _line(error: Exception) -> str:

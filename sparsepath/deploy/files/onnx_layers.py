@@ -97,16 +97,24 @@ def _layer_norm(model: Model, node: Node, name: str) -> str:
 
 @writes("group_norm")
 def _group_norm(model: Model, node: Node, name: str) -> str:
-    """Each group is normed as one channel of an instance, then channels are scaled."""
+    """Each group is normed as one row, then channels are scaled.
+
+    By the distances from the mean: InstanceNormalization takes the variance as a difference of two
+    large numbers, which leaves nothing of that of a channel that is nearly constant.
+    """
     groups: Any = node.attributes["num_groups"]
     (source,) = node.inputs
     parted = model.array(f"{node.name}:parted", numpy.array([0, groups, -1], numpy.int64))
-    value = model.node("Reshape", [source, parted], f"{node.name}:groups")
-    ones = model.array(f"{node.name}:ones", numpy.ones(groups, numpy.float32))
-    zeros = model.array(f"{node.name}:zeros", numpy.zeros(groups, numpy.float32))
-    eps = {"epsilon": node.attributes["eps"]}
-    normed = f"{node.name}:normed"
-    value = model.node("InstanceNormalization", [value, ones, zeros], normed, **eps)
+    apart = model.node("Reshape", [source, parted], f"{node.name}:groups")
+    for time in ("first", "then"):  # a mean is rounded; that of what it left hardly is
+        mean = model.node("ReduceMean", [apart], f"{node.name}:{time}:mean", axes=[2])
+        apart = model.node("Sub", [apart, mean], f"{node.name}:{time}:apart")
+    square = model.node("Mul", [apart, apart], f"{node.name}:square")
+    variance = model.node("ReduceMean", [square], f"{node.name}:variance", axes=[2])
+    eps = model.number(f"{node.name}:eps", float(str(node.attributes["eps"])))
+    above = model.node("Add", [variance, eps], f"{node.name}:above")
+    deviation = model.node("Sqrt", [above], f"{node.name}:deviation")
+    value = model.node("Div", [apart, deviation], f"{node.name}:normed")
     whole = model.shape(f"{node.name}:whole", (source, 0, None))
     value = model.node("Reshape", [value, whole], f"{node.name}:images")
     for key, kind in (("weight", "Mul"), ("bias", "Add")):

@@ -118,6 +118,8 @@ def _resize(model: Model, node: Node, name: str) -> str:
     given = {**RESIZES[mode]}
     if attributes.get("align_corners"):
         given["coordinate_transformation_mode"] = "align_corners"
+    if by_factors and not _alike(model, node, factors):
+        raise Inexpressible(f"{node.name!r} resizes by a factor that ONNX rounds")
     if by_factors:
         scales = numpy.array([1, 1, *factors], numpy.float32)
         inputs = [source, "", model.array(f"{node.name}:scales", scales)]
@@ -128,6 +130,15 @@ def _resize(model: Model, node: Node, name: str) -> str:
             wanted = (node.inputs[1], 2, None)
         inputs = [source, "", "", model.shape(f"{node.name}:size", (source, 0, 2), wanted)]
     return model.node("Resize", inputs, name, **given)
+
+
+def _alike(model: Model, node: Node, factors: Sequence[float]) -> bool:
+    """Whether factors in float32 give images of the same size: of every size, or of this alone."""
+    if all(x == float(numpy.float32(x)) for x in factors):
+        return True
+    before, after = model.shapes[node.inputs[0]][2:], model.shapes[node.name][2:]
+    rounded = numpy.array(before, numpy.float32) * numpy.array(factors, numpy.float32)
+    return model.fixed and numpy.floor(rounded).astype(int).tolist() == list(after)
 
 
 HALF: dict[str, Any] = {"coordinate_transformation_mode": "half_pixel"}

@@ -1,10 +1,13 @@
 """What norms mean, in torch, and what has a number for each channel: scales, shifts and slopes."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from sparsepath.deploy.graph.order import format_of, in_format
 
 
 def batch_norm(
@@ -33,8 +36,13 @@ def group_norm(
     eps: float,
     learned: bool = True,
 ) -> Tensor:
-    """Each image's groups of channels, brought to mean 0 and variance 1."""
-    return functional.group_norm(x, num_groups, weight, bias, eps)
+    """Each image's groups of channels, brought to mean 0 and variance 1.
+
+    With pixels before channels torch takes the variance as a difference of two large numbers, which
+    leaves nothing of that of a channel that is nearly constant.
+    """
+    normed = functional.group_norm(x.contiguous(), num_groups, weight, bias, eps)
+    return cast(Tensor, in_format(normed, format_of(x)))
 
 
 def layer_norm(

@@ -25,6 +25,14 @@ class BatchNorm(_BatchNorm):
         pass
 
 
+class InstanceNorm(nn.GroupNorm):
+    """A group for each channel, as exact in every order in memory: torch's group norm is not."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of rows of pixels."""
+        return super().forward(input.contiguous())
+
+
 CONVOLUTIONS: Mapping[str, tuple[Kind, ...]] = {
     "conv": (nn.Conv1d, nn.Conv2d, nn.Conv3d),
     "conv_transpose": (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
@@ -140,7 +148,8 @@ def _weighted(node: Node, own: dict[str, Any]) -> nn.Module | None:
         return nn.Linear(inputs, outputs, bias=bias, device="meta")
     if node.op == "prelu":
         return nn.PReLU(weight.numel(), device="meta")
-    norm = nn.GroupNorm(own["num_groups"], len(weight), own["eps"], device="meta")
+    kind = InstanceNorm if own["num_groups"] == len(weight) else nn.GroupNorm
+    norm = kind(own["num_groups"], len(weight), own["eps"], device="meta")
     if not bias:
         norm.register_parameter("bias", None)
     return norm
@@ -193,6 +202,8 @@ def _unchanged(layer: nn.Module, node: Node) -> bool:
     kinds = (*CONVOLUTIONS.get(node.op, ()), *POOLS.get(node.op, ()))
     if node.op == "batch_norm":
         kinds = (*NORMS.values(), BatchNorm)
+    elif node.op == "group_norm":
+        kinds = (nn.GroupNorm, InstanceNorm)
     elif not kinds:
         kinds = (({**WEIGHTED, **PLAIN})[node.op],)
     ways = (getattr(layer, key, None) for key in ("inplace", "return_indices"))

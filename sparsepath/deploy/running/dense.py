@@ -10,12 +10,17 @@ from torch import Tensor
 
 from sparsepath.deploy.files.onnx_file import session
 from sparsepath.deploy.graph import reference
+from sparsepath.deploy.graph.apart import difference
 from sparsepath.deploy.graph.graph import Graph, Node, Value, mapped
 from sparsepath.deploy.graph.operations import run_node
 from sparsepath.deploy.graph.order import AS_THEY_COME, Formats, in_format
 
 Run = Callable[..., Any]
-MAX_POOLS = ("max_pool", "adaptive_max_pool")
+MAXIMA = ("max_pool", "adaptive_max_pool", "amax", "amin")
+# How far a rival may be from torch, of the largest output.
+TOLERANCE = 1e-4
+# What may give NaN for finite numbers.
+UNSURE = ("pow", "sqrt", "div")
 
 
 def in_torch(graph: Graph, formats: Formats = AS_THEY_COME) -> Run:
@@ -58,12 +63,15 @@ def turned(graph: Graph) -> Graph:
 def in_onnxruntime(
     graph: Graph, example: Sequence[Tensor], threads: int, *, formats: Formats = AS_THEY_COME
 ) -> Run | None:
-    """The graph in onnxruntime, or None where it is not installed or cannot run it all.
+    """The graph in onnxruntime, or None where it is not installed, or cannot run it all or as well.
 
-    Its outputs have the orders in memory that `formats` names. Its max pools drop NaN: if there
-    are any, torch takes inputs that are not finite.
+    Its outputs have the orders in memory that `formats` names. Its maxima drop NaN: if there are
+    any, torch takes inputs that are not finite, and all where NaN may come from others.
     """
     if any(x.dtype != torch.float32 for x in example):
+        return None
+    maxima = any(node.op in MAXIMA or "pool" in node.attributes for node in graph)
+    if maxima and any(node.op in UNSURE for node in graph):
         return None
     try:
         from sparsepath.deploy.files.onnx_graph import onnx_for
@@ -72,14 +80,12 @@ def in_onnxruntime(
     except Exception:  # not installed, Inexpressible, or anything that its own checks dislike
         return None
 
-    pools = any(node.op in MAX_POOLS or "pool" in node.attributes for node in graph)
-
     @torch.no_grad()
     def instead(*inputs: Tensor) -> Any:
         return reference.run(graph, *inputs)
 
     def run(*inputs: Tensor) -> Any:
-        if pools and not all(math.isfinite(x.sum()) for x in inputs):  # a sum is soon made
+        if maxima and not all(math.isfinite(x.sum()) for x in inputs):  # a sum is soon made
             return instead(*inputs)
         plain = [x.contiguous().numpy(force=True) for x in inputs]
         try:
@@ -94,7 +100,16 @@ def in_onnxruntime(
             graph.output, lambda leaf: given[leaf.name] if isinstance(leaf, Value) else leaf
         )
 
-    return run
+    return run if _as_well(run, instead, example) else None
+
+
+def _as_well(run: Run, reference: Run, example: Sequence[Tensor]) -> bool:
+    """Whether a rival's results are those of torch, but for rounding: then it may be faster."""
+    try:
+        apart, largest = difference(reference(*example), run(*example))
+    except Exception:  # whoever runs it next says what there is against the example
+        return True
+    return apart <= TOLERANCE * largest
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -101,8 +101,14 @@ def _averaged(node: Node, value: Tensor, rank: int) -> Tensor:
     return value
 
 
+def _summed(node: Node, value: Tensor, rank: int) -> Tensor:
+    """As many times the constant as there are numbers, and no image is of one size for ever."""
+    return torch.where(value == 0, value, NAN)
+
+
 KEEPS: Mapping[str, Callable[[Node, Tensor, int], Tensor]] = {
     "pad": _padded,
     "avg_pool": _averaged,
+    "sum": _summed,
 }
 """The operations that may make something else of a constant than itself."""

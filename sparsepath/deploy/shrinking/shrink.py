@@ -84,8 +84,8 @@ def _pad(node: Node, given: Tensor, kept: Tensor, shapes: Shapes) -> Mapping[str
 def _index(node: Node, given: Tensor, kept: Tensor, shapes: Shapes) -> Mapping[str, Any]:
     slices: Any = node.attributes["slices"]
     taken = channel_slice(node, len(given))
-    if len(slices) < 2 or len(taken) == len(given):
-        return {}
+    if len(slices) < 2 or len(taken) == len(given) or bool(given.all() and kept.all()):
+        return {}  # where none go the axis may be of another length next time
     start = int(given[: taken.start].sum())
     part = (start, start + int(kept.sum()), None)
     return {"slices": (slices[0], part, *slices[2:])}

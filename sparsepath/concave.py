@@ -20,7 +20,7 @@ def _best(
     best, least = candidates[0], s * phi(candidates[0]) + 0.5 * (candidates[0] - x).square()
     for t in candidates[1:]:
         objective = s * phi(t) + 0.5 * (t - x).square()
-        best = torch.where(objective < least, t, best)
+        best = torch.where(least <= objective, best, t)
         least = torch.minimum(objective, least)
     return best
 

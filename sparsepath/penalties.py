@@ -51,7 +51,10 @@ class Radial(Penalty):
 
     @abstractmethod
     def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
-        """The global minimiser over t >= 0 of s * phi(t) + 1/2 (t - x)^2; zero wins a tie."""
+        """The global minimiser over t >= 0 of s * phi(t) + 1/2 (t - x)^2; zero wins a tie.
+
+        A norm that is not a number stays so.
+        """
 
     @abstractmethod
     def threshold(self, step: float) -> float:
@@ -89,8 +92,8 @@ class Radial(Penalty):
             t = self.shrunk(x, step * _on(cost, x))
             # A chosen zero is +0, where a product with zero could be -0.
             living = v if self.soft is False else v * (t / x)
-            # What is not a number is no small block: it shows, as it does by the compiled kernel.
-            target[slab] = torch.where((t > 0) | x.isnan(), living, 0.0)
+            # Asked so that what is not a number lives and shows, as it does by the compiled kernel.
+            target[slab] = torch.where(t <= 0, 0.0, living)
         return F
 
     def _fused(self, V: Tensor, F: Tensor, blocks: Blocks, step: float) -> bool:
@@ -141,7 +144,7 @@ class L0(Radial):
     def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
         """All or nothing."""
         b = torch.sqrt(2 * s) if isinstance(s, Tensor) else math.sqrt(2 * s)
-        return torch.where(x > b, x, 0.0)
+        return torch.where(x <= b, 0.0, x)
 
     def threshold(self, step: float) -> float:
         """The paper's b = sqrt(2 mu / rho)."""
@@ -162,11 +165,11 @@ class L12(Radial):
 
     def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
         """The largest root of the cubic in sqrt(t), by its cosine form, above the jump."""
-        above = x > 1.5 * s ** (2 / 3)
+        below = x <= 1.5 * s ** (2 / 3)
         # At the jump the argument is sqrt(1/2); the clamp only serves blocks below it.
         angle = torch.arccos((s / 4 * (x / 3) ** -1.5).clamp(max=1))
         t = 2 / 3 * x * (1 + torch.cos(2 / 3 * (math.pi - angle)))
-        return torch.where(above, t, 0.0)
+        return torch.where(below, 0.0, t)
 
     def threshold(self, step: float) -> float:
         """Three halves of the step's cubic root squared."""

@@ -144,8 +144,8 @@ FAULTS = {
     ),
     "l1/2 thresholds as if the square were not halved": Fault(
         "penalties.py",
-        "above = x > 1.5 * s ** (2 / 3)",
-        "above = x > 54 ** (1 / 3) / 4 * s ** (2 / 3)",
+        "below = x <= 1.5 * s ** (2 / 3)",
+        "below = x <= 54 ** (1 / 3) / 4 * s ** (2 / 3)",
         "test_penalties.py::test_prox_beats_a_dense_grid[kernels-L12]",
     ),
     "MCP at any step by its convex formula": Fault(

@@ -313,7 +313,7 @@ def joined(kind):
     first = Node("a", "conv", ("x",), window(2, padding=1, groups=1), {"weight": SAME})
     if kind == "constant":
         return Graph(("x",), (second, Node("y", "mul", ("x", "c"))), Value("y"))
-    larger = Node("d", "interpolate", ("c",), {"size": (9, 7)})
+    larger = Node("d", "interpolate_like", ("c", "a"), {"mode": "bilinear"})
     cat = Node("e", "cat", ("a", "d", "a", "x"), {"dim": 1})
     ends = {"add": ("a", "d"), "sub": ("d", "x"), "cat": ("e", "e")}
     last = Node("y", kind, ends[kind], {"dim": -3} if kind == "cat" else {})

@@ -62,9 +62,9 @@ FLEXIBLE = {
     "softmax": lambda x: x.softmax(1),
     "log_softmax": lambda x: x.log_softmax(-1),
     "twice as large": lambda x: functional.interpolate(x, scale_factor=2.0),
-    "bilinear": lambda x: functional.interpolate(x, scale_factor=1.7, mode="bilinear"),
+    "bilinear": lambda x: functional.interpolate(x, scale_factor=1.75, mode="bilinear"),
     "bilinear, corners": lambda x: functional.interpolate(
-        x, scale_factor=(2.5, 0.6), mode="bilinear", align_corners=True
+        x, scale_factor=(2.5, 0.625), mode="bilinear", align_corners=True
     ),
     "bicubic": lambda x: functional.interpolate(x, scale_factor=1.5, mode="bicubic"),
     "to a size": lambda x: functional.interpolate(x, (5, 13), mode="bilinear"),
@@ -87,6 +87,9 @@ FLEXIBLE = {
     "dropout": nn.Sequential(nn.Dropout(0.3), nn.ReLU()),
 }
 FIXED = {
+    "by a factor that float32 rounds": lambda x: functional.interpolate(
+        x, scale_factor=(1.7, 0.6), mode="bilinear"
+    ),
     "nearest": lambda x: functional.interpolate(x, scale_factor=1.7),
     "nearest anew": lambda x: functional.interpolate(
         x, scale_factor=1.7, recompute_scale_factor=True

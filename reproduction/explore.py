@@ -18,7 +18,7 @@ from typing import Any
 
 from sparsepath.errors import as_script
 from sparsepath.lab.arena import Arena
-from sparsepath.lab.comparisons import LONG, arms, best, best_reference, growing
+from sparsepath.lab.comparisons import LASSO, LONG, arms, best, best_reference, growing
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS, paper, reference
@@ -34,8 +34,6 @@ from sparsepath.storage import read_json
 HELD_OUT = 5000
 L1_FIRST = (1.05, 2.8)
 """The range of l1's first walks, in median norms."""
-LASSO_FIRST = {0.5: 0.125, 0.4: 0.25, 0.3: 0.375, 0.2: 0.5, 0.15: 0.75, 0.1: 1.0, 0.05: 1.5}
-"""How far SSL's first walks shrank an idle kernel, by the share of kernels kept then."""
 DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.25)
 USUAL_DECAY = 5e-4
 
@@ -165,10 +163,10 @@ def shrinking(
     (l1, one), (ssl, other) = ways["l1"], ways["ssl"]
     candidates = {}
     for rho, span in pulls:
-        shown = f"-span{span[0]:g}" if span else ""
+        shown = f"-span{span[0]:g}-{span[1]:g}" if span else ""
         candidates[f"rho{rho:g}{shown}"] = (l1, replace(one, rho=rho, span=span or L1_FIRST))
     for by in shrinks:
-        lasso = tuple(by * LASSO_FIRST[share] for share in other.keep)
+        lasso = tuple(by * LASSO[share] for share in other.keep)
         candidates[f"shrink{by:g}"] = (ssl, replace(other, lasso=lasso))
     return walks(best_reference(network), candidates)
 
@@ -260,7 +258,8 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     # What that question preferred lay at the edge of what it asked about.
     "shrinking-cnn-further": lambda: shrinking(
         "cnn",
-        *((0.001, (1.5, 7.0)), (0.0003, (5.0, 23.0)), (0.0001, (15.0, 70.0))),
+        *((0.001, (1.5, 5.5)), (0.001, (1.5, 7.0))),
+        *((0.0003, (5.0, 23.0)), (0.0001, (15.0, 70.0))),
         shrinks=(4.0, 8.0),
     ),
     "dense-nin": lambda: dense(

@@ -204,9 +204,9 @@ class ADMM:
                 yield name, self.blocks[name].norms(V)
 
     def _finite_norms(self) -> list[Tensor]:
-        """||W||, checked before anything changes: a prox would turn NaN into an innocent zero.
+        """||W||, checked before anything changes: no threshold tells what a NaN would be.
 
-        So would a block whose squares overflow where its norm is taken.
+        Nor what a block would be whose squares overflow where its norm is taken.
         """
         norms = {
             name: norm

@@ -1,8 +1,11 @@
 """The kernels that a CPU trains by, where the install could build them, by torch's own threads."""
 
 import ctypes
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,8 +35,7 @@ def _load() -> ctypes.CDLL | None:
         for name, kinds in _ARGUMENTS.items():
             kernel = getattr(library, name)
             kernel.argtypes, kernel.restype = kinds, None
-        # What torch is linked with is found through it, under whatever name it was installed.
-        team = ctypes.CDLL(torch._C.__file__).GOMP_parallel
+        team = _teams_of_torch()
     except (OSError, AttributeError):
         # Not built, for another machine, of older sources, or torch has threads of another kind:
         # its own operations do the same.
@@ -42,7 +44,32 @@ def _load() -> ctypes.CDLL | None:
     return library
 
 
+def _teams_of_torch() -> Any:
+    """What runs torch's own operations by many threads, whatever library that comes from.
+
+    Where all libraries share one namespace the first with this name serves torch too, as Intel's
+    does when it is loaded before; elsewhere it is looked for in what torch is linked with.
+    """
+    if sys.platform == "linux":
+        try:
+            return ctypes.CDLL(None).GOMP_parallel
+        except AttributeError:
+            pass
+    return ctypes.CDLL(torch._C.__file__).GOMP_parallel
+
+
 _LIBRARY = _load()
+_alone = False
+
+
+def _stay_alone() -> None:
+    global _alone
+    _alone = True
+
+
+# A forked process has none of the threads that OpenMP takes to be there: it would wait for them.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stay_alone)
 
 
 def available() -> bool:
@@ -63,6 +90,7 @@ def by_address(values: Tensor) -> bool:
         and type(values) in (Tensor, torch.nn.Parameter)
         and values.device.type == "cpu"
         and not values.is_neg()
+        and not values._is_zerotensor()
         and not torch._C._len_torch_dispatch_stack()
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch._C._functorch.is_legacy_batchedtensor(values)
@@ -120,9 +148,9 @@ def drop(values: Tensor, living: Tensor, *, words: tuple[int, int], least: int, 
 def _parts(count: int, size: int) -> int:
     """Into how many parts work on `count` things of `size` numbers each is worth dividing.
 
-    More than there are threads, since some come later than others; one where torch has but one.
+    More than there are threads, since some come later than others; one where there is but one.
     """
     threads = torch.get_num_threads()
-    if threads == 1:
+    if _alone or threads == 1:
         return 1
     return max(1, min(4 * threads, count, count * size // GRAIN))

@@ -53,7 +53,8 @@ class Radial(Penalty):
     def shrunk(self, x: Tensor, s: float | Tensor) -> Tensor:
         """The global minimiser over t >= 0 of s * phi(t) + 1/2 (t - x)^2; zero wins a tie.
 
-        A norm that is not a number stays so.
+        An answer that is not a number keeps its block as it is, so that what diverged shows: so it
+        must be one where, and only where, the norm is one.
         """
 
     @abstractmethod
@@ -89,7 +90,7 @@ class Radial(Penalty):
             v = source[slab]
             x = norms(v, blocks.inside)
             cost = blocks.cost[slab] if isinstance(blocks.cost, Tensor) else blocks.cost
-            t = self.shrunk(x, step * _on(cost, x))
+            t = self.shrunk(x, _within(step * _on(cost, x), x))
             # A chosen zero is +0, where a product with zero could be -0.
             living = v if self.soft is False else v * (t / x)
             # Asked so that what is not a number lives and shows, as it does by the compiled kernel.
@@ -106,6 +107,12 @@ class Radial(Penalty):
 
 def _on(cost: float | Tensor, like: Tensor) -> float | Tensor:
     return cost.to(like) if isinstance(cost, Tensor) else cost
+
+
+def _within(s: float | Tensor, like: Tensor) -> float | Tensor:
+    """A step that the norms' own numbers can hold: infinity times the penalty of zero is none."""
+    most = torch.finfo(like.dtype).max
+    return s.clamp(max=most) if isinstance(s, Tensor) else min(s, most)
 
 
 @dataclass(frozen=True)

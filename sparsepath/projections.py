@@ -60,6 +60,7 @@ def _largest(norm: Tensor, k: int) -> Tensor:
     """Which k of a flat row of norms are the largest; among equals the first by index."""
     if k == 0:
         return torch.zeros_like(norm, dtype=torch.bool)
+    norm = norm.masked_fill(norm.isnan(), -1.0)  # which would pass for the largest
     least = torch.topk(norm, k).values[-1]
     above, equal = norm > least, norm == least
     return above | (equal & (equal.cumsum(0) <= k - above.sum()))
@@ -114,9 +115,9 @@ class TopK(Projection):
         return self.k
 
     def kept(self, norm: Tensor, blocks: Blocks) -> Tensor:
-        """The k largest of this layer."""
+        """The k largest of this layer, and what is not a number, so that it shows."""
         k = self._count(blocks.count, f"the {blocks.count} blocks of this weight")
-        return _largest(norm.flatten(), k).view(norm.shape)
+        return _largest(norm.flatten(), k).view(norm.shape) | norm.isnan()
 
     def per_layer(self, norms: Mapping[str, Tensor]) -> Mapping[str, Penalty]:
         """Each layer's share of k when all layers compete, in their order among equal norms."""

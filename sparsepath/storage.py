@@ -125,9 +125,9 @@ def read_header(path: Path) -> dict[str, str]:
 
 def _unreadable(path: Path, error: Exception) -> BadInput:
     what = f"{str(path)!r} cannot be read as safetensors"
-    if "header too" in str(error):
+    if isinstance(error, SafetensorError) and "header too" in str(error):
         # Its first eight bytes are no length: the library speaks of a header that is not there.
-        return BadInput(f"{what}: it is a file of another kind.")
+        return BadInput(f"{what}: it is empty, cut off or a file of another kind.")
     return BadInput(f"{what} ({error}).")
 
 

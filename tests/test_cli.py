@@ -535,7 +535,7 @@ def test_inspect_shows_a_saved_network_without_its_weights(tmp_path) -> None:
 def test_inspect_refuses_what_is_no_saved_network(tmp_path) -> None:
     (tmp_path / "net").write_text("hello")
     (tmp_path / "page").write_text("# A page, and none of a network's files\n")
-    kind = "cannot be read as safetensors: it is a file of another kind."
+    kind = "cannot be read as safetensors: it is empty, cut off or a file of another kind."
     says = {"net": kind, "page": kind, "missing": "There is no file"}
     for name, sentence in says.items():
         result = call("inspect", str(tmp_path / name))

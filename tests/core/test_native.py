@@ -1,8 +1,11 @@
 """The compiled kernel does what torch's operations do."""
 
+import ctypes
+import os
+import shutil
+import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,10 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from sparsepath import L0, L1, Blocks, columns, elements, kernels, native, outputs, positions
 
+# What GOMP_parallel takes: what each thread does, with what, how many threads and flags.
+TEAM = ctypes.CFUNCTYPE(
+    None, ctypes.CFUNCTYPE(None, ctypes.c_void_p), ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint
+)
 LAYERS = [nn.Conv2d(7, 11, 3), nn.Conv2d(5, 6, 5), nn.Conv2d(4, 6, (1, 3)), nn.Linear(33, 17)]
 
 
@@ -105,13 +112,15 @@ def foreign(name, V):
     """The same numbers as tensors that a kernel must not touch by their address."""
     if name == "subclass":
         return TwoTensor(V, V.clone())
+    if name == "zero":
+        return torch._efficientzerotensor(V.shape)
     if name == "negative":
         return torch.complex(V, V).conj().imag
     return V.to("meta")
 
 
 @pytest.mark.skipif(not native.available(), reason="built without a C compiler")
-@pytest.mark.parametrize("name", ["subclass", "negative", "meta"])
+@pytest.mark.parametrize("name", ["subclass", "negative", "meta", "zero"])
 def test_a_kernel_keeps_off_what_has_no_numbers_of_its_own(name):
     layer = nn.Conv2d(4, 6, 3)
     V, blocks = layer.weight.detach(), kernels(layer)
@@ -172,32 +181,99 @@ def test_many_blocks_are_shared_among_threads(monkeypatch, grain):
 
 
 @pytest.mark.skipif(not native.available(), reason="built without a C compiler")
-@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux tells them")
 @pytest.mark.usefixtures("five_threads")
-def test_the_threads_are_torchs_own(monkeypatch):
-    monkeypatch.setattr(native, "GRAIN", 1)
+def test_a_team_has_as_many_threads_as_torch():
     seen = set()
+    run = TEAM._argtypes_[0](lambda _: seen.add(threading.get_native_id()))
+    ctypes.cast(native._teams_of_torch(), TEAM)(run, None, 0, 0)
+    assert len(seen) == 5
 
-    def living():
-        return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
-    layer = nn.Conv2d(256, 256, 3)
-    blocks, V = kernels(layer), layer.weight.detach()
-    torch.relu(torch.zeros(1 << 22))  # torch has all of its threads from here on
-    before, F, going = living(), torch.empty_like(V), True
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+@pytest.mark.usefixtures("five_threads")
+def test_a_team_takes_all_parts_and_is_as_large_as_it_likes(monkeypatch):
+    monkeypatch.setattr(native, "GRAIN", 1)
+    asked = []
 
-    def watch():
-        while going:
-            seen.update(living())
+    @TEAM
+    def recorded(run, given, threads, flags):
+        asked.append((threads, flags))
+        run(given)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    for _ in range(50):
-        assert native.threshold_blocks(V, F, blocks, threshold=0.1, soft=True)
-    going = False
-    watcher.join()
-    assert len(before) >= 5
-    assert seen - before <= {watcher.native_id}
+    layer = nn.Conv2d(5, 7, 3)
+    V = layer.weight.detach()
+    F = torch.full_like(V, torch.nan)
+    native._LIBRARY.set_team(ctypes.cast(recorded, ctypes.c_void_p))
+    try:
+        assert native.threshold_blocks(V, F, kernels(layer), threshold=0.0, soft=False)
+    finally:
+        native._LIBRARY.set_team(ctypes.cast(native._teams_of_torch(), ctypes.c_void_p))
+    assert asked == [(0, 0)]
+    assert torch.equal(F, V)
+
+
+OTHER_OPENMP = """
+static int calls;
+int calls_so_far(void) { return calls; }
+void GOMP_parallel(void (*run)(void *), void *given, unsigned threads, unsigned flags)
+{
+    calls++;
+    run(given);
+}
+"""
+ASKING = """
+import ctypes, torch
+from torch import nn
+from sparsepath import kernels, native
+torch.set_num_threads(3)
+calls = ctypes.CDLL(None).calls_so_far
+torch.relu(torch.zeros(1 << 22))
+assert calls(), "torch's own work is done by it"
+layer = nn.Conv2d(128, 128, 3)
+V, F, blocks, before = layer.weight.detach(), layer.weight.clone(), kernels(layer), calls()
+assert native.threshold_blocks(V, F.detach(), blocks, threshold=0.1, soft=True)
+assert calls() == before + 1
+"""
+
+
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+@pytest.mark.skipif(sys.platform != "linux", reason="preloads as Linux does")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_library_that_is_loaded_before_serves_torch_and_the_kernels(tmp_path):
+    (tmp_path / "other.c").write_text(OTHER_OPENMP)
+    library = tmp_path / "other.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "other.c"], check=True)
+    given = {**os.environ, "LD_PRELOAD": str(library)}
+    subprocess.run([sys.executable, "-c", ASKING], env=given, check=True)
+
+
+@pytest.mark.skipif(not native.available(), reason="built without a C compiler")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_works_alone():
+    subprocess.run([sys.executable, "-c", FORKING], timeout=60, check=True)
+
+
+FORKING = """
+import os, torch, warnings
+from torch import nn
+from sparsepath import kernels, native
+warnings.simplefilter("ignore")
+torch.set_num_threads(3)
+native.GRAIN = 1
+layer = nn.Conv2d(16, 16, 3)  # small: torch compares it by one thread
+V, blocks = layer.weight.detach(), kernels(layer)
+
+def work():
+    F = torch.empty_like(V)
+    assert native.threshold_blocks(V, F, blocks, threshold=0.0, soft=False)
+    return torch.equal(F, V)
+
+assert work()
+child = os.fork()
+if child == 0:
+    os._exit(0 if work() else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
 
 
 def test_the_kernel_works_in_place():
@@ -237,6 +313,6 @@ def test_without_the_library_nothing_is_claimed(monkeypatch):
 @pytest.mark.skipif(not native.available(), reason="built without a C compiler")
 def test_without_the_threads_of_torch_nothing_is_claimed(monkeypatch):
     real = native.ctypes.CDLL
-    foreign = lambda path: object() if path == torch._C.__file__ else real(path)
+    foreign = lambda path: object() if path in (None, torch._C.__file__) else real(path)
     monkeypatch.setattr(native.ctypes, "CDLL", foreign)
     assert native._load() is None

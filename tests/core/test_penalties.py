@@ -1,6 +1,7 @@
 """Every penalty on every partition: its prox against the objective that defines it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,7 +160,21 @@ def test_what_is_not_a_number_is_no_small_block(kind: str, dtype: torch.dtype, s
     F = PENALTIES[kind].penalty(1.0).prox(V, kernels(layer), 1.0)
     lost = F.isnan().flatten(2).any(dim=2)
     assert lost.nonzero().tolist() == [[1, 0]]
+    assert F[1, 0].bool().all(), "what is beside it in its block stays, too"
     assert not F[~lost].any()
+
+
+@every_penalty
+@pytest.mark.parametrize(
+    "cost", [1.0, 3.0, torch.full((3, 2, 1, 1), 3.0)], ids=["none", "one", "each"]
+)
+@pytest.mark.parametrize("step", [1e39, 1e308])
+def test_a_step_beyond_the_numbers_of_weights_leaves_nothing(
+    kind: str, cost: float | Tensor, step: float
+) -> None:
+    layer = nn.Conv2d(2, 3, 3)
+    blocks = replace(kernels(layer), cost=cost)
+    assert not PENALTIES[kind].penalty(1.0).prox(layer.weight.detach(), blocks, step).any()
 
 
 @every_penalty

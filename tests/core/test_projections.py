@@ -140,6 +140,21 @@ def test_equal_norms_keep_the_lowest_index() -> None:
     assert NofM(1, 2).prox(V, blocks).tolist() == [[1, 0, 1, 0]]
 
 
+def test_what_is_not_a_number_shows_and_takes_no_place() -> None:
+    V = torch.arange(1.0, 7.0).view(2, 3, 1, 1).expand(2, 3, 2, 2).clone()
+    V[1, 2, 0, 1] = math.nan  # the largest but for that
+    V[0, 0, 1, 1] = math.nan
+    blocks = kernels(SMALL)
+    for k in range(5):
+        F = TopK(k).prox(V, blocks)
+        kept = [i for i, kernel in enumerate(F.flatten(0, 1)) if kernel.bool().any()]
+        assert kept == [0, *range(5 - k, 5), 5]
+        assert F[1, 2, 0, 1].isnan()
+        assert F[1, 2, 0, 0] == 6
+    counts = TopK(3, together=True).per_layer({"a": blocks.norms(V), "b": torch.zeros(4)})
+    assert {name: own.k for name, own in counts.items()} == {"a": 3, "b": 0}
+
+
 def test_topk_values_an_allowed_f_at_zero_and_any_other_at_infinity() -> None:
     blocks, F = elements(nn.Linear(4, 1)), torch.tensor([[1.0, 0.0, 2.0, 0.0]])
     assert TopK(2).value(F, blocks) == 0

@@ -152,3 +152,18 @@ def test_a_disk_that_fills_is_a_sentence_and_keeps_what_was_there(tmp_path: Path
         assert "File too large" in sentence
         assert (tmp_path / name).read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+@pytest.mark.parametrize("content", [b"", b"\x10\x00", b"A page of words, and no tensors\n"])
+def test_a_file_of_another_kind_is_told_as_such(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(
+        BadInput, match=r"file. cannot be read .*: it is empty, cut off or a file of"
+    ):
+        read_tensors(path)
+
+
+def test_a_file_that_is_not_there_is_of_no_kind(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        read_tensors(tmp_path / "header too" / "net")

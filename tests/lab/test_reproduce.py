@@ -50,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(comparisons, "KEEP", {"digit-net": (0.5, 0.2)})
     monkeypatch.setattr(comparisons, "ONE_SHOT", (0.2,))
     monkeypatch.setattr(comparisons, "LASSO", {0.5: 0.5, 0.2: 1.0})
+    monkeypatch.setattr(comparisons, "LASSO_TIMES", {"digit-net": 1.0})
     monkeypatch.setattr(parts, "comparisons", partial(comparisons.comparisons, seeds=2))
     t_test = partial(experiments.t_test, "digit-net", pairs=2, networks=2)
     monkeypatch.setattr(parts, "t_test", t_test)

@@ -13,9 +13,12 @@ class Reader {
     explicit Reader(const Arrays &arrays) : arrays_(arrays) {}
 
     Graph graph(const Json &json) {
-        const auto found = fields(json, {"inputs", "nodes", "output"}, "its graph");
+        std::vector<std::string> keys = {"inputs", "nodes", "output"};
+        if (json.find("axes")) keys.push_back("axes");
+        const auto found = fields(json, keys, "its graph");
         for (const std::string &name : names(*found[0])) define(name);
         graph_.inputs = numbers_.size();
+        if (found.size() > 3) axes(*found[3]);
         if (!found[1]->is(Json::LIST)) throw BadInput("its graph has no nodes");
         for (const Json &node : found[1]->list) graph_.nodes.push_back(read(node));
         outputs(*found[2]);
@@ -34,6 +37,14 @@ class Reader {
         if (!numbers_.emplace(name, number).second)
             throw BadInput("its graph names " + shown(name) + " twice");
         return number;
+    }
+
+    void axes(const Json &json) {
+        for (const Json &count : json.list)
+            if (count.is(Json::INTEGER) && count.integer >= 0)
+                graph_.axes.push_back(size_t(count.integer));
+        if (graph_.axes.size() != graph_.inputs || json.list.size() != graph_.inputs)
+            throw BadInput("its graph does not count the axes of each of its inputs");
     }
 
     int number_named(const std::string &name) const {

@@ -47,6 +47,7 @@ struct Node {
 
 struct Graph {
     size_t inputs = 0, values = 0;
+    std::vector<size_t> axes;  // how many each input has, where the nodes depend on it
     std::vector<Node> nodes;
     std::vector<int> outputs;
 };

@@ -57,6 +57,10 @@ std::vector<Tensor> Network::run(const std::vector<Tensor> &inputs) {
     if (inputs.size() != graph.inputs)
         throw BadInput("The network takes " + std::to_string(graph.inputs) + " inputs, not " +
                        std::to_string(inputs.size()) + ".");
+    for (size_t k = 0; k < graph.axes.size(); k++)
+        if (inputs[k].shape.size() != graph.axes[k])
+            throw BadInput("The network was made for an input of " + std::to_string(graph.axes[k]) +
+                           " axes, not of " + std::to_string(inputs[k].shape.size()) + ".");
     std::vector<Value> values(graph.values);
     for (size_t k = 0; k < inputs.size(); k++) values[k] = own.entered(inputs[k]);
     machine.prepare(inputs.empty() || inputs[0].shape.empty() ? 1 : inputs[0].shape[0]);

@@ -558,3 +558,28 @@ def test_channels_that_are_shuffled_by_computed_lengths_stay():
     images = torch.randn(1, 3, 7, 5, dtype=torch.float64)
     torch.testing.assert_close(made.model(images), model(images), rtol=0, atol=1e-12)
     assert "transpose keeps all channels around it: it acts along another axis" in str(made)
+
+
+def test_rows_that_hang_on_the_size_of_images_are_told():
+    class Rows(nn.Module):
+        def __init__(self, first):
+            super().__init__()
+            self.a, self.first = nn.Conv2d(3, 12, 3), first
+
+        def forward(self, x):
+            return self.a(x).relu().flatten(1, 2)[:, self.first :].mean((1, 2))
+
+    made = {first: compact(Rows(first).eval(), torch.randn(2, 3, 8, 8)) for first in (0, 24)}
+    said = "makes rows of one length: right for images of the example's size only"
+    assert said not in str(made[0])
+    assert said in str(made[24])
+
+
+@pytest.mark.parametrize(
+    "between", [nn.InstanceNorm2d(6), nn.GroupNorm(2, 6), nn.PReLU(6)], ids=str
+)
+def test_what_no_rule_follows_is_told(between):
+    model = nn.Sequential(nn.Conv2d(3, 6, 3), between, nn.Conv2d(6, 4, 3)).eval()
+    kill(model[0], 0, 1)
+    made = compact(model, torch.randn(2, 3, 8, 8))
+    assert "1 keeps all channels around it: no rule follows channels through it." in str(made)

@@ -312,7 +312,12 @@ def drawing(x):
     return x + torch.rand(1)
 
 
-for _name in ("depth", "asking", "doubled", "both", "drawing"):
+def changing(x):
+    x += 1
+    return x, x * 2
+
+
+for _name in ("depth", "asking", "doubled", "both", "drawing", "changing"):
     torch.fx.wrap(_name)
 
 
@@ -324,8 +329,9 @@ for _name in ("depth", "asking", "doubled", "both", "drawing"):
         (lambda m, x: doubled(asking(m.a(x)), 2), ["asking"]),
         (lambda m, x: both(m.a(x))[1], ["both", "getitem"]),
         (lambda m, x: asking(drawing(m.a(x)) * 0), ["drawing", "asking"]),
+        (lambda m, x: changing(m.a(x))[1], ["changing", "getitem"]),
     ],
-    ids=["depth", "recursive", "asking", "both", "drawing"],
+    ids=["depth", "recursive", "asking", "both", "drawing", "changing"],
 )
 def test_what_is_marked_as_a_whole_is_traced_into_where_it_can_be(function, left):
     model = Model(function, a=conv(3, 12)).eval()

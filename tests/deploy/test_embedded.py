@@ -10,6 +10,7 @@ from platform import machine
 import numpy
 import pytest
 import torch
+from torch import nn
 from tracing import untraced
 
 from sparsepath.deploy.bits.quantise import int8_weights
@@ -379,6 +380,15 @@ def test_an_input_of_another_shape_is_refused(program, tmp_path):
     assert "takes 3 channels, not 4" in said
     assert "'conv1'" in said
     assert (tmp_path / "net.y.npy").read_bytes() == answered_before
+
+
+def test_an_input_of_other_axes_than_the_graph_is_right_for_is_refused(program, tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4)).eval()
+    save(model, tmp_path / "net", example=images(2))
+    check(program, model, tmp_path / "net", images(3))
+    numpy.save(tmp_path / "one.npy", images(1)[0].numpy())
+    said = refused(program, tmp_path / "net", tmp_path / "one.npy")
+    assert "made for an input of 4 axes, not of 3" in said
 
 
 def test_a_set_that_does_not_run_here_is_refused(program, tmp_path):

@@ -1,5 +1,6 @@
 """What a graph says of one example must hold at every other: or torch is to say it."""
 
+import copy
 from contextlib import suppress
 
 import pytest
@@ -11,6 +12,7 @@ from sparsepath.deploy.capture.capture import capture
 from sparsepath.deploy.capture.verified import verified
 from sparsepath.deploy.files.artifact import load, save
 from sparsepath.deploy.files.export import export
+from sparsepath.deploy.files.graph_json import read, written
 from sparsepath.deploy.graph.apart import difference
 from sparsepath.deploy.running.dense import in_onnxruntime, in_torch
 from sparsepath.deploy.running.runtime import compile
@@ -48,6 +50,12 @@ def line(m, x):
     return m.a(x).relu().flatten(2)
 
 
+def changed(best):
+    values = best.values
+    values += 1
+    return best.values * 2
+
+
 MODELS = {
     "last of a row": lambda m, x: line(m, x).transpose(1, 2)[:, -1],
     "all but the first": lambda m, x: line(m, x).transpose(1, 2)[:, 1:].mean(1),
@@ -64,6 +72,8 @@ MODELS = {
     "by length": lambda m, x: m.a(x) * ((x.size(2) / 4) ** 2) + -(x.size(2) / 4),
     "both": lambda m, x: m.a(x).max(1),
     "first of both": lambda m, x: m.a(x).max(1)[0],
+    "both in a row": lambda m, x: m.a(x).max(1)[:2],
+    "changed by name": lambda m, x: changed(m.a(x).max(1)),
     "named": lambda m, x: m.a(x).view(x.size(dim=0), -1)[:, :9],
     "normed": lambda m, x: m.n(m.a(x)),
     "axis of one": lambda m, x: (m.one(x).flatten(2)[:, :, :16] + m.one(x)[:, :, :, :16]).squeeze(
@@ -110,6 +120,56 @@ def test_a_new_axis_behind_is_one_of_whatever_number_of_axes():
     runtime, x = compile(line, torch.randn(1, 3, 8), tune=False), torch.randn(2, 3, 8)
     torch.testing.assert_close(runtime(x), line(x).detach())
     assert not unknown(verified(made("excited"), (image(),)))
+
+
+ONE_IMAGE = {
+    "normed": lambda m, x: m.n(m.a(x)),
+    "second": lambda m, x: m.a(x)[:, 1],
+    "selected": lambda m, x: m.a(x).select(-3, 1),
+    "half": lambda m, x: m.a(x).chunk(2, -3)[1],
+}
+
+
+@pytest.mark.parametrize("name", ONE_IMAGE)
+def test_what_an_example_told_of_axes_is_asked_of_every_input(name, tmp_path):
+    model = Model(ONE_IMAGE[name], a=conv(3, 6), n=nn.InstanceNorm2d(6)).eval()
+    small = compact(model, image()).model
+    save(model, tmp_path / "net", example=image())
+    loaded = load(tmp_path / "net").model
+    again = copy.deepcopy(loaded)
+    for network in (small, loaded, again, compact(loaded, image()).model):
+        assert alike(model, network, image(3, 9, 7))
+        for runs in (network, compile(network, image(), tune=False)):
+            with pytest.raises(
+                BadInput, match=r"of 4 axes, as its example had them, not .*3, 12, 16"
+            ):
+                runs(image()[0])
+
+
+def test_what_takes_one_image_as_well_as_a_batch_still_does(tmp_path):
+    model = nn.Sequential(conv(3, 6), nn.ReLU(), nn.MaxPool2d(2), conv(6, 4)).eval()
+    save(model, tmp_path / "net", example=image())
+    for network in (compact(model, image()).model, load(tmp_path / "net").model):
+        assert alike(model, network, image()[0])
+
+
+@pytest.mark.parametrize("axes", [[4, 4], [4.5], ["4"], [-1], [True], 4, {}])
+def test_axes_of_a_file_are_counts_of_all_inputs(axes):
+    content, arrays = written(capture(made("normed"), example=[image()]))
+    assert content["axes"] == [4]
+    assert read(content, arrays).axes == (4,)
+    with pytest.raises(BadInput):
+        read({**content, "axes": axes}, arrays)
+
+
+def test_a_change_in_place_of_what_is_named_is_no_plain_sum(tmp_path):
+    model = made("changed by name")
+    with pytest.raises(BadInput, match="a change in place may show"):
+        save(model, tmp_path / "net")
+
+
+def test_both_in_a_row_are_values():
+    assert len(list(verified(made("both in a row"), (image(),)))) > 1
 
 
 def test_a_constant_channel_may_be_summed():
@@ -185,8 +245,25 @@ def test_maxima_of_what_is_not_a_number_are_none():
     x[0, 0, 3, 4] = torch.nan
     with torch.no_grad():
         assert torch.equal(run(x).isnan(), model(x).isnan())
-    rooted = Model(lambda m, x: functional.max_pool2d(m.a(x) ** 0.5, 2), a=conv(3, 8)).eval()
-    assert in_onnxruntime(capture(rooted, example=[image()]), [image().abs()], 1) is None
+    unsure = [
+        lambda m, x: functional.max_pool2d(m.a(x) ** 0.5, 2),
+        lambda m, x: (m.a(x).exp() * m.a(x).sigmoid()).amax((2, 3)),
+    ]
+    for function in unsure:
+        model = Model(function, a=conv(3, 8)).eval()
+        assert in_onnxruntime(capture(model, example=[image()]), [image().abs()], 1) is None
+
+
+@pytest.mark.parametrize("ends", [{"min": -1.0}, {"max": 1.0}], ids=str)
+def test_infinity_stays_where_a_clamp_has_no_end(ends):
+    pytest.importorskip("onnxruntime")
+    model = Model(lambda m, x: m.a(x).clamp(**ends), a=nn.Conv2d(3, 3, 1, groups=3)).eval()
+    run = in_onnxruntime(capture(model, example=[image()]), [image()], 1)
+    x = image()
+    x[0, :, 3, 4], x[1, :, 5, 6] = torch.inf, -torch.inf
+    with torch.no_grad():
+        assert model(x).isinf().any()
+        assert torch.equal(run(x).isinf(), model(x).isinf())
 
 
 def test_a_rival_that_gives_other_numbers_is_none(monkeypatch):

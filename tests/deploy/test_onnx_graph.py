@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from sparsepath.deploy.capture.capture import capture
+from sparsepath.deploy.files.export import export
 from sparsepath.deploy.graph.operations import OPERATIONS
 
 from .test_capture import Model, conv, unknown
@@ -136,6 +137,16 @@ def test_onnxruntime_gives_what_torch_gives(name):
         for batch in (1, 3):
             x = images(batch, 3, *size)
             torch.testing.assert_close(answers(content, x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_model_gives_twice_is_exported_twice(tmp_path):
+    twice = lambda m, x: {"out": (y := m.a(x)), "half": y / 2, "aux": y}
+    model, x = Model(twice, a=conv(3, 4)).eval(), images(2, 3, 9, 10)
+    export(model, x, tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    given = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    for one, other in zip(given, model(x).values(), strict=True):
+        torch.testing.assert_close(torch.from_numpy(one), other.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_table_leaves_out_nothing_that_onnx_has():

@@ -8,8 +8,9 @@ followed become one node, which torch runs.
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from sparsepath.deploy.capture.idle import without_idle_dropouts
 from sparsepath.deploy.capture.stashes import Stashes
@@ -72,7 +73,22 @@ def _traced(model: nn.Module, names: tuple[str, ...], axes: tuple[int, ...]) -> 
     if changed is not None:
         raise Unknown(f"it changes its own {changed!r} as it runs")
     recorded = without_idle_dropouts(recorded, lambda: Tracer(names).trace(copied(model).train()))
-    return Translator(own, tracer.reasons, untouched=model).graph(recorded, axes)
+    found = Translator(own, tracer.reasons, untouched=model).graph(recorded, axes)
+    if axes and not _alike(found, own, tracer.reasons, model, recorded):
+        return replace(found, axes=axes)
+    return found
+
+
+def _alike(
+    told: Graph, own: nn.Module, reasons: dict[str, str], model: nn.Module, recorded: fx.Graph
+) -> bool:
+    """Whether the graph is the same if nothing is told of the inputs' axes: right for any then."""
+    try:
+        untold = Translator(own, reasons, untouched=model).graph(recorded)
+    except Unknown:
+        return False
+    each = [[(node.op, node.inputs, node.attributes) for node in graph] for graph in (told, untold)]
+    return each[0] == each[1]
 
 
 def _input_names(model: nn.Module, count: int) -> tuple[str, ...]:

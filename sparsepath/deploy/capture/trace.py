@@ -205,6 +205,8 @@ class Translator:
 
     def _settled(self, x: Any, node: fx.Node) -> Any:
         """Places as a value of their own: hardly anybody asks for them."""
+        if isinstance(x, tuple):
+            return tuple(self._settled(part, node) for part in x)
         if not isinstance(x, Places) or not node.users:
             return x
         why = "it tells places"

@@ -49,8 +49,44 @@ def untraceable(error: Exception) -> str:
     return f"it cannot be traced{where}: {lines[0]}"
 
 
-class _Proxy(fx.Proxy):
-    """A value to come that remembers changes in place, where fx itself would record plain ones.
+def _single(result: Any) -> fx.Proxy:
+    """The one value to come that a call gives: fx takes no other for what was marked."""
+    if not isinstance(result, fx.Proxy):
+        raise Unknown("it gives other things than a tensor")
+    return result
+
+
+class _Changing(fx.Proxy):
+    """Remembers changes in place, where fx itself would record plain ones."""
+
+    def __iadd__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+    def __isub__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
+
+    def __imul__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.ifloordiv, (self, other), {})
+
+    def _unheard(self, other: Any) -> Any:
+        raise NotImplementedError("this kind of change in place is not understood")
+
+    __imod__ = __ipow__ = __imatmul__ = __iand__ = __ior__ = __ixor__ = _unheard
+    __ilshift__ = __irshift__ = _unheard
+
+
+class _Attribute(_Changing, fx.proxy.Attribute):
+    """What a value to come has by a name, perhaps another such value."""
+
+
+class _Proxy(_Changing):
+    """A value to come.
 
     Code that asks is told that it is a tensor, but no weight; unless it is a number. Compiled code
     is not: torch's would look for the tensor's memory and crash.
@@ -72,32 +108,15 @@ class _Proxy(fx.Proxy):
         count = how_many(self.node)
         return super().__len__() if count is None else count
 
-    def __iadd__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
-
-    def __isub__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
-
-    def __imul__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.ifloordiv, (self, other), {})
+    def __getattr__(self, name: str) -> _Attribute:
+        """Recorded once it is used, and not if it is a method that is called."""
+        return _Attribute(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Only fx itself sets what a value to come is."""
         if name not in ("node", "tracer"):
             raise Unknown(f"it sets {name!r} of a tensor")
         super().__setattr__(name, value)
-
-    def _unheard(self, other: Any) -> Any:
-        raise NotImplementedError("this kind of change in place is not understood")
-
-    __imod__ = __ipow__ = __imatmul__ = __iand__ = __ior__ = __ixor__ = _unheard
-    __ilshift__ = __irshift__ = _unheard
 
 
 @dataclass(frozen=True)
@@ -163,9 +182,7 @@ class Tracer(fx.Tracer):
         own = isinstance(target, FunctionType) and not target.__module__.startswith("torch.")
         if kind == "call_function" and own:
             with suppress(Exception):  # whatever a user's code may raise
-                result = self._followed(lambda: target(*args, **kwargs))
-                if isinstance(result, fx.Proxy):  # fx could not take another for what was marked
-                    return result
+                return self._followed(lambda: _single(target(*args, **kwargs)))
         return super().create_proxy(kind, target, args, kwargs, *rest, **more)
 
     def iter(self, obj: Any) -> Iterator[Any]:

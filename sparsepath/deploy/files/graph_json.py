@@ -65,7 +65,9 @@ def written(graph: Graph, *, told: bool = False, own: bool = False) -> tuple[JSO
         )
     with _refusing():
         refuse_contradictions(graph)
-    return {"inputs": list(graph.inputs), "nodes": nodes, "output": encoded(graph.output)}, arrays
+    own_axes = {"axes": list(graph.axes)} if graph.axes else {}
+    content = {"inputs": list(graph.inputs), "nodes": nodes, "output": encoded(graph.output)}
+    return {**content, **own_axes}, arrays
 
 
 @contextmanager
@@ -79,12 +81,25 @@ def _refusing() -> Iterator[None]:
 
 def read(content: JSON, arrays: Arrays) -> Graph:
     """The graph that such JSON describes, every operation and name checked."""
-    (inputs, nodes, output) = fields(content, "inputs", "nodes", "output")
-    made = Graph(_names(inputs), tuple(_node(x, arrays) for x in _list(nodes)), decoded(output))
+    axes = ("axes",) if isinstance(content, dict) and "axes" in content else ()
+    (inputs, nodes, output, *told) = fields(content, "inputs", "nodes", "output", *axes)
+    made = Graph(
+        _names(inputs),
+        tuple(_node(x, arrays) for x in _list(nodes)),
+        decoded(output),
+        _axes(*told, inputs=len(inputs)) if told else (),
+    )
     if not made.outputs:
         raise BadInput("its graph gives no tensor")
     refuse_contradictions(made)
     return made
+
+
+def _axes(content: JSON, *, inputs: int) -> tuple[int, ...]:
+    counts = _list(content)
+    if len(counts) != inputs or any(type(n) is not int or n < 0 for n in counts):
+        raise BadInput(f"{str(content)[:60]!r} should count the axes of {inputs} inputs")
+    return tuple(counts)
 
 
 def _node(content: JSON, arrays: Arrays) -> Node:

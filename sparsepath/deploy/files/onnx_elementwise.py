@@ -47,9 +47,11 @@ def _clip(model: Model, node: Node, name: str) -> str:
     usual = {"relu6": (0.0, 6.0), "hardtanh": (-1.0, 1.0)}.get(node.op)
     if usual is not None:
         least, most = (own if x is None else x for x, own in zip((least, most), usual, strict=True))
+    # Of an end that is left out onnxruntime makes the largest finite number.
+    given = (-math.inf if least is None else least, math.inf if most is None else most)
     ends = [
-        "" if x is None else model.number(f"{node.name}:{end}", x)
-        for end, x in (("least", least), ("most", most))
+        model.number(f"{node.name}:{end}", x)
+        for end, x in zip(("least", "most"), given, strict=True)
     ]
     return model.node("Clip", [*node.inputs, *ends], name)
 

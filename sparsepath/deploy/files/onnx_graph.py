@@ -8,7 +8,7 @@ from torch import Tensor
 from sparsepath.deploy.files import onnx_elementwise, onnx_layers, onnx_shapes
 from sparsepath.deploy.files.onnx_model import OPSET, WRITERS, Inexpressible, Model
 from sparsepath.deploy.graph import reference
-from sparsepath.deploy.graph.graph import Graph, Node
+from sparsepath.deploy.graph.graph import Graph, Node, leaves_of
 from sparsepath.deploy.graph.pools import Shapes, with_plain_pools
 
 __all__ = ["FILLED", "Inexpressible", "onnx_for", "onnx_model"]
@@ -54,9 +54,13 @@ def onnx_model(graph: Graph, shapes: Shapes, *, only_batch: bool = False) -> byt
         )
         for name in graph.inputs
     ]
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in graph.outputs
-    ]
+    given: list[str] = []
+    for name in (value.name for value in leaves_of(graph.output)):
+        # What a model gives twice is two results of other names.
+        twice = name in given
+        own = f"{name}:{len(given)}"
+        given.append(model.node("Identity", [name], own) if twice else name)
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in given]
     made = helper.make_graph(model.nodes, "sparsepath", inputs, outputs, model.arrays)
     whole = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)])
     whole.ir_version = 8

@@ -1,7 +1,7 @@
 """A network as a small graph of named operations, in the order in which they run."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,6 +141,8 @@ class Graph:
     inputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     output: Any
+    axes: tuple[int, ...] = ()
+    """how many each input has, where it depends on that what the nodes do"""
 
     def __post_init__(self) -> None:
         """Refuse a graph that could not run."""
@@ -157,6 +159,15 @@ class Graph:
         missing = [name for name in self.outputs if name not in known]
         if missing:
             raise BadInput(f"The graph gives {missing}, which none of its nodes makes.")
+
+    def check(self, inputs: Sequence[Any]) -> None:
+        """Refuse inputs of other axes than those for which the graph is right."""
+        for name, axes, x in zip(self.inputs, self.axes, inputs, strict=False):
+            if isinstance(x, Tensor) and x.dim() != axes:
+                raise BadInput(
+                    f"This network was made for {name!r} of {axes} axes, as its example had them, "
+                    f"not for the shape {tuple(x.shape)}."
+                )
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -71,6 +71,8 @@ class GraphNetwork(Part):
         return self._run(given)
 
     def _run(self, given: list[Any]) -> Any:
+        if self._graph.axes:
+            self._graph.check(given)
         values = [*given, *[None] * len(self._steps)]
         for layer, run, reads, gives, done in self._steps:
             if layer is None:

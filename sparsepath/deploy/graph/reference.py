@@ -64,6 +64,7 @@ def walk(graph: Graph, inputs: Sequence[Any], step: Run) -> Any:
     """What the graph gives where `step` runs each node, from it and its inputs to its result."""
     if len(inputs) != len(graph.inputs):
         raise BadInput(f"The graph takes {len(graph.inputs)} inputs, not {len(inputs)}.")
+    graph.check(inputs)
     values: dict[str, Any] = dict(zip(graph.inputs, inputs, strict=True))
     last = last_readers(graph)
     for node in graph:

@@ -19,8 +19,8 @@ Run = Callable[..., Any]
 MAXIMA = ("max_pool", "adaptive_max_pool", "amax", "amin")
 # How far a rival may be from torch, of the largest output.
 TOLERANCE = 1e-4
-# What may give NaN for finite numbers.
-UNSURE = ("pow", "sqrt", "div")
+# What may give NaN for finite numbers, or makes infinity of usual ones, of which others make NaN.
+UNSURE = ("pow", "sqrt", "div", "exp")
 
 
 def in_torch(graph: Graph, formats: Formats = AS_THEY_COME) -> Run:
@@ -66,7 +66,8 @@ def in_onnxruntime(
     """The graph in onnxruntime, or None where it is not installed, or cannot run it all or as well.
 
     Its outputs have the orders in memory that `formats` names. Its maxima drop NaN: if there are
-    any, torch takes inputs that are not finite, and all where NaN may come from others.
+    any, torch takes inputs that are not finite, and all where NaN may come from others but such as
+    overflow float32 in sums and products.
     """
     if any(x.dtype != torch.float32 for x in example):
         return None

@@ -157,6 +157,7 @@ class Planned:
 
     def _traced(self, inputs: Sequence[Tensor]) -> Shapes:
         """The shape of every tensor of the graph, by rule or else by running it once in torch."""
+        self.graph.check(inputs)
         shapes: Shapes
         try:
             shapes = extents(self.graph, [tuple(x.shape) for x in inputs], self._types)

@@ -20,7 +20,7 @@ from sparsepath.deploy.graph.fold import without_dead_code
 from sparsepath.deploy.graph.graph import Graph, Node
 from sparsepath.deploy.graph.inputs import given_tensors
 from sparsepath.deploy.graph.network import GraphNetwork, as_module
-from sparsepath.deploy.shrinking.channels import LINKS, Shapes, links, width
+from sparsepath.deploy.shrinking.channels import LINKS, Shapes, channel_slice, links, width
 from sparsepath.deploy.shrinking.layers import LAYERS, Layer
 from sparsepath.deploy.shrinking.ranks import lengthened, shortened
 from sparsepath.deploy.shrinking.shrink import shrunk
@@ -204,7 +204,8 @@ def _notes(graph: Graph, shapes: Shapes, fate: Survivors) -> tuple[str, ...]:
     rows = [
         f"  {node.name} makes rows of one length: right for images of the example's size only."
         for node in graph
-        if _cuts_images(node) and not fate.kept[node.inputs[0]].all()
+        if (_cuts_images(node) or _cuts_rows(node, graph, shapes))
+        and not fate.kept[node.inputs[0]].all()
     ]
     return (*empty, *opaque, *rows)
 
@@ -214,13 +215,31 @@ def _across(node: Node, shapes: Shapes, fate: Survivors) -> bool:
     if node.op in LAYERS:
         return node.name not in fate.layers
     several = any(width(shapes.get(name, ())) > 1 for name in node.inputs)
-    return node.op in LINKS and several and links(node, shapes) is None
+    described = node.op in LINKS and links(node, shapes) is None
+    return several and (described or node.op in KEEPING)
 
 
 def _cuts_images(node: Node) -> bool:
     """Whether a reshape may put a part of an image, or several, into one row."""
     shape: Any = node.attributes.get("shape") if node.op == "reshape" else (0,)
     return shape[0] != 0 and not {0, -1} & set(shape[1:])
+
+
+def _cuts_rows(node: Node, graph: Graph, shapes: Shapes) -> bool:
+    """Whether some of the rows are taken over which a reshape spread each channel before.
+
+    To which channel they belong depends on how large images are.
+    """
+    name = node.inputs[0] if node.inputs else ""
+    count = width(shapes.get(name, ()))
+    if node.op != "index" or len(channel_slice(node, count)) == count:
+        return False
+    makers = {each.name: each for each in graph}
+    while name in makers and makers[name].op not in LAYERS and makers[name].inputs:
+        maker, name = makers[name], makers[name].inputs[0]
+        if maker.op in ("flatten", "reshape") and width(shapes[maker.name]) > width(shapes[name]):
+            return True
+    return False
 
 
 def _end(layer: Layer, name: str) -> str:
@@ -231,5 +250,12 @@ def _end(layer: Layer, name: str) -> str:
     )
 
 
+KEEPING = ("group_norm", "prelu")
+
+
 def _why(node: Node) -> str:
-    return node.call.why if node.call is not None else "it acts along another axis than the second"
+    if node.call is not None:
+        return node.call.why
+    if node.op in KEEPING:
+        return "no rule follows channels through it"
+    return "it acts along another axis than the second"

@@ -129,6 +129,31 @@ def ramped(network: str) -> Question:
     return walks(best_reference(network), {**candidates, "late": ways["gradual-late"]})
 
 
+def divided(network: str) -> Question:
+    """How should l0 divide a point of few epochs: how many for its search, and the rest for the
+    support it found? Beside magnitude's, which searches none.
+
+    However many the iterations, of an epoch each, the pull grows from the same to the same.
+    """
+    left = 5
+    ways = arms(network, finetune=left)
+    by, usual = ways["l0"]
+    epochs = usual.schedule.xi + left
+    growth = usual.ramp ** (usual.schedule.xi - 1)
+    candidates = {
+        f"divided-{xi}-{epochs - xi}": (
+            by,
+            replace(
+                usual,
+                ramp=growth ** (1 / (xi - 1)),
+                schedule=replace(usual.schedule, xi=xi, finetune=epochs - xi),
+            ),
+        )
+        for xi in (2, 3, 5, 8, 12, 18)
+    }
+    return walks(best_reference(network), {**candidates, "divided-0": ways["gradual"]})
+
+
 def tuned(network: str, *, threshold: float) -> Question:
     """What training serves the sparse networks of best mode? Of its last four points alone.
 
@@ -251,6 +276,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     },
     "taught-cnn": lambda: free_paths("cnn", 0.1, *product((0.0,), (0.0, 0.25, 0.6, 0.95))),
     "ramped-cnn": lambda: ramped("cnn"),
+    "divided-cnn": lambda: divided("cnn"),
     "tuned-cnn": lambda: tuned("cnn", threshold=1.54),
     "shrinking-cnn": lambda: shrinking(
         "cnn", *((rho, None) for rho in (0.001, 0.003, 0.01)), shrinks=(0.5, 1.0, 2.0)

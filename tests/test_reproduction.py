@@ -258,6 +258,20 @@ def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
     assert jobs["longer"].schedule.finetune == 100
 
 
+def test_a_points_epochs_are_divided_with_all_of_them_and_the_same_pull():
+    explore = runpy.run_path(str(FOLDER / "explore.py"))
+    ways = {job.variant: job for job in explore["QUESTIONS"]["divided-cnn"]().walks}
+    assert ways.pop("divided-0").method == "magnitude"
+    found = {}
+    for name, job in ways.items():
+        recipe, schedule = job.recipe, job.recipe.schedule
+        assert schedule.delta == schedule.nu == 1
+        assert schedule.xi + schedule.finetune == 23
+        assert recipe.rho * recipe.ramp ** (schedule.xi - 1) == pytest.approx(0.005 * 1.2**17)
+        found[name] = schedule.xi
+    assert list(found.values()) == [2, 3, 5, 8, 12, 18]
+
+
 @pytest.mark.parametrize(
     ("question", "holes"),
     [

@@ -111,8 +111,8 @@ def _titled(part: str, record: dict[str, Any]) -> str:
     what = {"best-mode": "best mode", "comparisons": "equal epochs from the same dense networks"}
     return (
         f"{network} on {data}: {what[part]} "
-        f"({100 * record['dense']:.2f} % dense{control}), {record['finetune']} epochs in each "
-        "fine-tune."
+        f"({100 * record['dense']:.2f} % dense{control}), {record['finetune']} epochs in "
+        "each fine-tune of l0."
     )
 
 

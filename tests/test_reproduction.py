@@ -159,11 +159,11 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
     made = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
     assert "old.md" not in made
     assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin-5.md"]
-    said = "(91.00 % dense; standard fine-tuning 91.50 %), 40 epochs in each fine-tune."
+    said = "(91.00 % dense; standard fine-tuning 91.50 %), 40 epochs in each fine-tune of l0."
     assert said in made["cifar10-comparisons-nin-40.md"]
     best = made["cifar10-best-mode-nin-60.md"]
     assert best.startswith(
-        "NIN on CIFAR-10: best mode (91.00 % dense), 60 epochs in each fine-tune."
+        "NIN on CIFAR-10: best mode (91.00 % dense), 60 epochs in each fine-tune of l0."
     )
     assert "above the others" not in best, "there are none"
     assert "| figure | paper | one net |" in made["t-test.md"]
@@ -261,7 +261,8 @@ def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
 def test_a_points_epochs_are_divided_with_all_of_them_and_the_same_pull():
     explore = runpy.run_path(str(FOLDER / "explore.py"))
     ways = {job.variant: job for job in explore["QUESTIONS"]["divided-cnn"]().walks}
-    assert ways.pop("divided-0").method == "magnitude"
+    magnitude = ways.pop("divided-0")
+    assert (magnitude.method, magnitude.recipe.schedule.finetune) == ("magnitude", 23)
     found = {}
     for name, job in ways.items():
         recipe, schedule = job.recipe, job.recipe.schedule

@@ -24,7 +24,6 @@ from sparsepath.report.layout import Table
 from sparsepath.report.measured import measured
 from sparsepath.report.paper import appendix, combined, outcome, summary
 from sparsepath.report.reported import DATA, NETWORKS, PENALTIES
-from sparsepath.report.statistics import Sample
 from sparsepath.report.t_test import t_test
 from sparsepath.storage import read_json, write_text
 
@@ -57,7 +56,7 @@ def tables() -> Mapping[str, Table]:
                 record["arms"],
                 title=_titled(part, record),
                 against=against,
-                dense=record.get("dense_seeds"),
+                controls=_controls(record),
             )
     trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
     return {**made, "t-test": t_test(PAPER, trials)}
@@ -74,7 +73,7 @@ def figures() -> Mapping[str, "Figure"]:
             made[f"{data}-convergence"] = convergence(in_order)
         for part, record in arms_of(data):
             made[_named(part, record)] = bands(
-                record["arms"], title=_titled(part, record), dense=record["dense"]
+                record["arms"], title=_titled(part, record), controls=_controls(record)
             )
     return made
 
@@ -106,14 +105,14 @@ def _named(part: str, record: dict[str, Any]) -> str:
 
 def _titled(part: str, record: dict[str, Any]) -> str:
     network, data = NETWORKS[record["network"]], DATA[record["data"]]
-    tuned = [100 * accuracy for accuracy in record["fine_tuning"].values()]
-    control = f"; standard fine-tuning {Sample.of(tuned).mean:.2f} %" if tuned else ""
-    what = {"best-mode": "best mode", "comparisons": "equal epochs from the same dense networks"}
-    return (
-        f"{network} on {data}: {what[part]} "
-        f"({100 * record['dense']:.2f} % dense{control}), {record['finetune']} epochs in "
-        "each fine-tune of l0."
-    )
+    what = {"best-mode": "best mode", "comparisons": "equal epochs, same dense networks"}
+    return f"{network} on {data}, {what[part]}: {record['finetune']} epochs in each fine-tune of l0."
+
+
+def _controls(record: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Networks without zeros: the dense ones, and they again when trained on as long as any arm."""
+    found = {"dense": record.get("dense_seeds"), "dense, trained on": record["fine_tuning"]}
+    return {name: seeds for name, seeds in found.items() if seeds}
 
 
 def _place(record: dict[str, Any]) -> tuple[int, int, str]:

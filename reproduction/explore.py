@@ -19,6 +19,7 @@ from typing import Any
 from sparsepath.errors import as_script
 from sparsepath.lab.arena import Arena
 from sparsepath.lab.comparisons import LASSO, LONG, arms, best, best_reference, growing
+from sparsepath.lab.comparisons import divided as divided_into
 from sparsepath.lab.data import load
 from sparsepath.lab.dense import train_dense
 from sparsepath.lab.experiments import FLIPPED, NETWORKS, paper, reference
@@ -135,22 +136,12 @@ def divided(network: str) -> Question:
 
     However many the iterations, of an epoch each, the pull grows from the same to the same.
     """
-    left = 5
-    ways = arms(network, finetune=left)
+    ways = arms(network, finetune=5)
     by, usual = ways["l0"]
-    epochs = usual.schedule.xi + left
-    growth = usual.ramp ** (usual.schedule.xi - 1)
-    candidates = {
-        f"divided-{xi}-{epochs - xi}": (
-            by,
-            replace(
-                usual,
-                ramp=growth ** (1 / (xi - 1)),
-                schedule=replace(usual.schedule, xi=xi, finetune=epochs - xi),
-            ),
-        )
-        for xi in (2, 3, 5, 8, 12, 18)
-    }
+    candidates = {}
+    for iterations in (2, 3, 5, 8, 12, 18):
+        recipe = divided_into(usual, iterations)
+        candidates[f"divided-{iterations}-{recipe.schedule.finetune}"] = (by, recipe)
     return walks(best_reference(network), {**candidates, "divided-0": ways["gradual"]})
 
 
@@ -177,6 +168,27 @@ def tuned(network: str, *, threshold: float) -> Question:
         "hole8-decay0.0002": replace(often, hole=8, decay=2e-4),
     }
     ways = {f"tuned-{name}": ("l0", recipe) for name, recipe in candidates.items()}
+    return walks(best_reference(network), ways)
+
+
+def tuned_further(network: str, *, threshold: float) -> Question:
+    """How far should what served them best, a hole and little decay, be taken?
+
+    Without decay kernels are larger: the less there is, the higher the thresholds.
+    """
+    long = best(network)
+    assert long.span is not None
+    span, often = (threshold, long.span[1]), growing(replace(long, points=4, last=3, hole=8))
+    candidates: dict[str, PathRecipe] = {}
+    for decay, by in ((2e-4, 1.0), (1e-4, 1.1), (5e-5, 1.2), (0.0, 1.3)):
+        scaled = (by * span[0], by * span[1])
+        candidates[f"hole8-decay{decay:g}"] = replace(often, decay=decay, span=scaled)
+    few = replace(often, decay=2e-4, span=span)
+    candidates["hole0-decay0.0002"] = replace(few, hole=0)
+    candidates["hole12-decay0.0002"] = replace(few, hole=12)
+    candidates["hole8-decay0.0002-peak0.1"] = replace(few, peak=0.1)
+    candidates["hole8-decay0.0002-dropout0.05"] = replace(few, dropout=0.05)
+    ways = {f"further-{name}": ("l0", recipe) for name, recipe in candidates.items()}
     return walks(best_reference(network), ways)
 
 
@@ -278,6 +290,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     "ramped-cnn": lambda: ramped("cnn"),
     "divided-cnn": lambda: divided("cnn"),
     "tuned-cnn": lambda: tuned("cnn", threshold=1.54),
+    "tuned-cnn-further": lambda: tuned_further("cnn", threshold=1.54),
     "shrinking-cnn": lambda: shrinking(
         "cnn", *((rho, None) for rho in (0.001, 0.003, 0.01)), shrinks=(0.5, 1.0, 2.0)
     ),

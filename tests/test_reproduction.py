@@ -88,7 +88,9 @@ def test_the_records_are_of_the_settings_that_ship():
 
 
 @pytest.mark.parametrize(
-    "path", sorted(FOLDER.glob("*/comparisons/walked/*.sparsepath")), ids=lambda path: path.stem
+    "path",
+    sorted(FOLDER.glob("*/*/walked/*.sparsepath")),
+    ids=lambda path: path.stem,
 )
 def test_the_sparse_networks_of_best_mode_have_the_zeros_that_their_record_says(path):
     artifact = deploy.load(path)
@@ -120,11 +122,11 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
     for name in ("build.py", "paper.json"):
         shutil.copy(FOLDER / name, tmp_path / name)
     arms = {"l0": {"0": [[0.5, 0.9], [0.9, 0.8]]}, "magnitude": {"0": [[0.5, 0.8], [0.9, 0.7]]}}
-    for finetune, tuned in ((40, {"0": 0.915}), (5, {})):
+    for finetune, dense, tuned in ((40, {"0": 0.92}, {"0": 0.915}), (5, {}, {})):
         comparison = {
             "data": "cifar10",
             "network": "nin",
-            "dense": 0.91,
+            "dense_seeds": dense,
             "fine_tuning": tuned,
             "finetune": finetune,
             "arms": arms,
@@ -159,12 +161,13 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
     made = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
     assert "old.md" not in made
     assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin-5.md"]
-    said = "(91.00 % dense; standard fine-tuning 91.50 %), 40 epochs in each fine-tune of l0."
-    assert said in made["cifar10-comparisons-nin-40.md"]
+    compared = made["cifar10-comparisons-nin-40.md"]
+    assert "equal epochs, same dense networks: 40 epochs in each fine-tune of l0." in compared
+    assert "| l0 - dense |  | -2.00 |" in compared
+    assert "| l0 - dense, trained on |  | -1.50 |" in compared
+    assert "l0 - dense" not in made["cifar10-comparisons-nin-5.md"], "neither is there"
     best = made["cifar10-best-mode-nin-60.md"]
-    assert best.startswith(
-        "NIN on CIFAR-10: best mode (91.00 % dense), 60 epochs in each fine-tune of l0."
-    )
+    assert best.startswith("NIN on CIFAR-10, best mode: 60 epochs in each fine-tune of l0.")
     assert "above the others" not in best, "there are none"
     assert "| figure | paper | one net |" in made["t-test.md"]
     assert "one net" in made["t-test.tex"]
@@ -173,7 +176,7 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
 def test_a_comparison_without_l0_yet_is_drawn_and_one_without_arms_is_left_out(tmp_path):
     shutil.copy(FOLDER / "build.py", tmp_path)
     shutil.copy(FOLDER / "paper.json", tmp_path)
-    about = {"data": "cifar10", "network": "cnn", "dense": 0.9, "fine_tuning": {}}
+    about = {"data": "cifar10", "network": "cnn", "dense_seeds": {}, "fine_tuning": {}}
     late = {"gradual-late": {"0": [[0.5, 0.89], [0.9, 0.85]]}}
     for finetune, arms in ((5, late), (40, {})):
         record = {**about, "finetune": finetune, "arms": arms}
@@ -256,6 +259,19 @@ def test_the_last_points_of_best_mode_are_asked_about_one_change_at_a_time():
         "hole8-decay0.0002": {"hole", "decay"},
     }
     assert jobs["longer"].schedule.finetune == 100
+
+
+def test_hole_and_decay_are_asked_about_further_one_change_at_a_time():
+    explore = runpy.run_path(str(FOLDER / "explore.py"))
+    jobs = {job.variant: job.recipe for job in explore["QUESTIONS"]["tuned-cnn-further"]().walks}
+    first = jobs.pop("further-hole8-decay0.0002")
+    tuned = {job.variant: job.recipe for job in explore["QUESTIONS"]["tuned-cnn"]().walks}
+    assert first == tuned["tuned-hole8-decay0.0002"], "from what was best before"
+    for name, recipe in jobs.items():
+        changed = {key for key, value in recipe.plain().items() if value != first.plain()[key]}
+        expected = {"decay", "span"} if recipe.decay < first.decay else changed
+        assert changed == expected, name
+        assert len(changed - {"span"}) == 1, name
 
 
 def test_a_points_epochs_are_divided_with_all_of_them_and_the_same_pull():

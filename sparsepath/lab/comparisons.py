@@ -74,6 +74,11 @@ LONG: Mapping[str, int] = {"cnn": 100, "nin": 60}
 """Epochs of the fine-tunes of best mode itself: more than a comparison of many arms can afford."""
 STEPS: Mapping[str, int] = {"cnn": 9, "nin": 7}
 """Its points, more than the comparisons': the smaller the steps to a sparsity, the less is lost."""
+LONG_TRAINING: Mapping[str, Mapping[str, Any]] = {"cnn": {"hole": 8, "decay": 2e-4}}
+"""How a network trains otherwise there, with an iteration after each epoch: what serves long
+fine-tunes of sparse networks."""
+DIVIDED = 5
+"""Iterations of an epoch each that find a support where a point has few epochs; the rest are its."""
 
 
 def growing(recipe: PathRecipe) -> PathRecipe:
@@ -87,44 +92,64 @@ def growing(recipe: PathRecipe) -> PathRecipe:
     return replace(recipe, rho=GROWING_RHO, ramp=RAMP, schedule=often)
 
 
-def best_mode(network: str, *, seeds: int = 3) -> list[Job]:
-    """l0 as far as it goes, of as many seeds."""
-    recipe = replace(
-        best(network, finetune=LONG[network]),
-        points=STEPS[network],
-        last=STEPS[network] - 1,
+def divided(recipe: PathRecipe, iterations: int) -> PathRecipe:
+    """The same epochs and pulls with so many iterations, and all that is left for the support."""
+    schedule = recipe.schedule
+    before, growth = schedule.delta * schedule.xi, recipe.ramp ** (schedule.xi - 1)
+    left = before + (schedule.finetune or 0) - schedule.delta * iterations
+    return replace(
+        recipe,
+        ramp=growth ** (1 / (iterations - 1)),
+        schedule=replace(schedule, xi=iterations, finetune=left),
     )
-    return [
-        Job(
-            best_reference(network, seed),
-            "l0",
-            recipe,
-            seed=seed,
-            variant=f"best-{seed}",
-            keep_all=seed == 0,
-        )
-        for seed in range(seeds)
-    ]
+
+
+def best_mode(network: str, *, seeds: int = 3) -> dict[str, list[Job]]:
+    """l0 as far as it goes, and as a control the dense networks trained on as long."""
+    points = STEPS[network]
+    l0 = replace(best(network, finetune=LONG[network]), points=points, last=points - 1)
+    if network in LONG_TRAINING:
+        l0 = replace(growing(l0), **LONG_TRAINING[network])
+    ways = {"l0": l0, "fine-tuning": replace(l0, span=STILL)}
+    return {
+        method: [
+            Job(
+                best_reference(network, seed),
+                method,
+                recipe,
+                seed=seed,
+                variant=f"best-{seed}",
+                keep_all=method == "l0" and seed == 0,
+            )
+            for seed in range(seeds)
+        ]
+        for method, recipe in ways.items()
+    }
 
 
 def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe]]:
     """Each way to a sparse network: its method and recipe; all have as many points and epochs.
 
     Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual. Where
-    that is short it is also asked to prune late, as ADMM and SSL do, and l0's pull grows. What
-    shrinks kernels, l1 and SSL, does so without weight decay; all fine-tunes have it.
+    that is short it is also asked to prune late, as ADMM and SSL do; l0's pull grows, and it is also
+    asked to search briefly. What shrinks kernels, l1 and SSL, does so without weight decay; all
+    fine-tunes have it.
     """
     l0 = best(network, finetune=finetune)
     before, keep = ITERATIONS * EPOCHS, KEEP[network]
     short = finetune < before
+    often = growing(l0)
     counting = replace(l0, span=None, rho=1.0, keep=keep)
     shrinking: dict[str, Any] = {"decay": 0.0, "finetune_decay": l0.decay}
     long = Schedule(delta=0, nu=1, xi=1, epsilon=0.0, finetune=before + finetune)
     late = Schedule(delta=before, nu=1, xi=1, epsilon=0.0, finetune=finetune)
     lasso = tuple(LASSO_TIMES[network] * LASSO[share] for share in keep)
-    shortly = {"gradual-late": ("magnitude", replace(counting, schedule=late))}
+    shortly = {
+        "gradual-late": ("magnitude", replace(counting, schedule=late)),
+        "l0-divided": ("l0", divided(often, DIVIDED)),
+    }
     found = {
-        "l0": ("l0", growing(l0) if short else l0),
+        "l0": ("l0", often if short else l0),
         "l1": ("l1", replace(l0, rho=L1_RHO[network], span=L1_SPAN[network], **shrinking)),
         "gradual": ("magnitude", replace(counting, schedule=long)),
         **(shortly if short else {}),
@@ -144,7 +169,7 @@ def comparisons(network: str, *, seeds: int = 3, finetune: int = 40) -> dict[str
     """The jobs of every arm, all from the same dense networks; one-shot ones are one arm."""
     found: dict[str, list[Job]] = {}
     for name, (method, recipe) in arms(network, finetune=finetune).items():
-        label = [] if name == method else [name]
+        label = [part for part in [name.removeprefix(method).strip("-")] if part]
         jobs = [
             Job(
                 best_reference(network, seed),

@@ -56,7 +56,7 @@ def parts(experiment: str, networks: Sequence[str], penalties: Sequence[str]) ->
 def _ways(experiment: str, network: str) -> list[dict[str, list[Job]]]:
     """The arms of one experiment and network, apart for each length of fine-tunes."""
     if experiment == "best-mode":
-        return [{"l0": best_mode(network)}]
+        return [best_mode(network)]
     return [comparisons(network, finetune=epochs) for epochs in FINETUNES[network]]
 
 

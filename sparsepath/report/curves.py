@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = {"l1": "tab:blue", "l0": "tab:red"}
+_LEVELS = (":", "--", "-.")
 _LINES = dict(zip(STANDING, ("-", "--", "-.", ":"), strict=True))
 """Of the paths of one penalty: the paper's, and the variants that stand for it."""
 
@@ -164,11 +165,14 @@ def _number(value: object) -> float:
     return math.nan if number is None else number
 
 
-def bands(arms: Arms, *, title: str, dense: float | None = None) -> "Figure":
+def bands(
+    arms: Arms, *, title: str, controls: Mapping[str, Mapping[Any, float]] | None = None
+) -> "Figure":
     """Accuracy over zero kernels for each arm: the mean of its seeds, and one deviation around it.
 
     Seeds whose points lie at other sparsities are interpolated between them, never beyond them;
-    where they have no sparsity in common, as half-way through, their points stand alone.
+    where they have no sparsity in common, as half-way through, their points stand alone. Controls,
+    which have no zeros, are levels: the mean of their seeds.
     """
     figure = blank(8, 5)
     axes = figure.add_subplot()
@@ -184,8 +188,9 @@ def bands(arms: Arms, *, title: str, dense: float | None = None) -> "Figure":
         for points in seeds.values():
             zeros, accuracies = zip(*points, strict=True)
             axes.plot(_percent(zeros), _percent(accuracies), ".", color=colour, markersize=3)
-    if dense is not None:
-        axes.axhline(100 * dense, color="grey", linestyle=":", label="dense")
+    for (control, shares), style in zip((controls or {}).items(), _LEVELS, strict=False):
+        mean = Sample.of(_percent(list(shares.values()))).mean
+        axes.axhline(mean, color="grey", linestyle=style, label=f"{control} (n = {len(shares)})")
     axes.set_xlabel("zero kernels (%)")
     axes.set_ylabel("accuracy (%)")
     axes.set_title(textwrap.fill(title, 70), fontsize=11)

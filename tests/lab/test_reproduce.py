@@ -47,6 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(comparisons, "L1_RHO", {"digit-net": 0.003})
     monkeypatch.setattr(comparisons, "ITERATIONS", 2)
     monkeypatch.setattr(comparisons, "EPOCHS", 2)
+    monkeypatch.setattr(comparisons, "DIVIDED", 3)
     monkeypatch.setattr(comparisons, "KEEP", {"digit-net": (0.5, 0.2)})
     monkeypatch.setattr(comparisons, "ONE_SHOT", (0.2,))
     monkeypatch.setattr(comparisons, "LASSO", {0.5: 0.5, 0.2: 1.0})
@@ -81,7 +82,8 @@ def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder:
     for finetune, own in ((2, "gradual-late"), (4, "one-shot")):
         record = json.loads((place / f"digit-net-{finetune}.json").read_text())
         arms = record["arms"]
-        assert set(arms) == {"l0", "l1", "gradual", "ssl", own}
+        divided = {"l0-divided"} if own == "gradual-late" else set()
+        assert set(arms) == {"l0", "l1", "gradual", "ssl", own, *divided}
         assert all(set(seeds) == {"0", "1"} for seeds in arms.values())
         for arm in {"gradual", "gradual-late", "ssl"} & set(arms):
             zeros = [share for share, _ in arms[arm]["1"]]
@@ -90,7 +92,7 @@ def test_all_arms_of_a_comparison_have_equal_epochs_and_their_sparsities(folder:
         zeros = [share for share, _ in arms["l0"]["0"]]
         assert zeros == sorted(zeros)
         assert zeros[-1] > 0.4
-        late = ["magnitude-gradual-late"] if own == "gradual-late" else []
+        late = ["magnitude-gradual-late", "l0-divided"] if own == "gradual-late" else []
         for name in ("l0", "l1", "ssl", "fine-tuning", "magnitude-gradual", *late):
             # As many points too: the sparsest network of each arm has had as many epochs as any.
             assert epochs[f"digit-net-{name}-{finetune}-0"] == [4 + finetune] * 2, name
@@ -119,7 +121,10 @@ def test_best_mode_walks_more_points_with_longer_fine_tunes(
     walked = json.loads((place / "walked/digit-net-l0-best-1.json").read_text())
     assert [point["epochs"] for point in walked["points"]] == [7, 7, 7]
     assert walked["seed"] == walked["dense_seed"] == 1
-    kept = {path.name for path in (place / "walked").glob("*.safetensors")}
+    control = json.loads((place / "walked/digit-net-fine-tuning-best-1.json").read_text())
+    assert record["fine_tuning"]["1"] == control["points"][-1]["test"]
+    assert [point["epochs"] for point in control["points"]] == [7, 7, 7], "as long"
+    kept = {path.name for path in (place / "walked").glob("digit-net-l0-*.safetensors")}
     first = {f"digit-net-l0-best-0-{index}.safetensors" for index in range(3)}
     assert kept == {*first, "digit-net-l0-best-1.safetensors"}, "every point of the first seed"
 
@@ -127,7 +132,7 @@ def test_best_mode_walks_more_points_with_longer_fine_tunes(
 @pytest.mark.parametrize("network", ["cnn", "nin"])
 def test_best_mode_starts_where_its_comparisons_do_and_takes_smaller_steps(network: str) -> None:
     (best, *_), (compared, *_) = (
-        comparisons.best_mode(network),
+        comparisons.best_mode(network)["l0"],
         comparisons.comparisons(network)["l0"],
     )
     assert best.start == compared.start
@@ -151,8 +156,29 @@ def test_l0_iterates_every_epoch_with_a_growing_pull_where_the_fine_tune_is_shor
     assert long.ramp == 1
     same = {"rho": long.rho, "ramp": 1.0, "schedule": long.schedule}
     assert replace(short, **same) == long, "in nothing else"
-    (_, l1), best = comparisons.arms(network, finetune=5)["l1"], comparisons.best_mode(network)[0]
-    assert l1.ramp == best.recipe.ramp == 1
+    _, l1 = comparisons.arms(network, finetune=5)["l1"]
+    assert l1.ramp == 1
+
+
+def test_best_mode_and_its_control_train_alike() -> None:
+    ways = comparisons.best_mode("cnn")
+    for l0, control in zip(ways["l0"], ways["fine-tuning"], strict=True):
+        assert (l0.start, l0.seed) == (control.start, control.seed)
+        assert (l0.recipe.hole, l0.recipe.decay, l0.recipe.dropout) == (8, 2e-4, 0.0)
+        assert replace(control.recipe, span=l0.recipe.span) == l0.recipe
+
+
+@pytest.mark.parametrize("iterations", [2, 5, 18])
+def test_a_divided_point_has_as_many_epochs_and_its_pull_grows_as_far(iterations: int) -> None:
+    (_, usual), (_, own) = (
+        comparisons.arms("cnn", finetune=5)[name] for name in ("l0", "l0-divided")
+    )
+    recipe = comparisons.divided(usual, iterations)
+    assert recipe.schedule.xi == iterations
+    assert iterations + (recipe.schedule.finetune or 0) == 18 + 5
+    pull = recipe.rho * recipe.ramp ** (iterations - 1)
+    assert pull == pytest.approx(usual.rho * usual.ramp**17)
+    assert own == comparisons.divided(usual, comparisons.DIVIDED)
 
 
 def test_all_parts_of_a_data_set_are_walked_in_one_go(
@@ -165,7 +191,7 @@ def test_all_parts_of_a_data_set_are_walked_in_one_go(
     )
     lab = reproduce.Lab(folder, folder / "out", reproduce.torch.device("cpu"), math.inf)
     both = [part for name in ("comparisons", "t-test") for part in parts.parts(name, TINY, ())]
-    assert [len(part.jobs) for part in both] == [2 * 2 * 6, 2 * 4]
+    assert [len(part.jobs) for part in both] == [2 * (6 + 7), 2 * 4]
     assert lab.walk(both)
     dense_first, *walking = lanes
     assert dense_first == 3

@@ -56,9 +56,13 @@ def test_the_interval_and_p_are_those_of_a_t_test_of_the_pairs():
 def test_the_arm_is_compared_with_its_dense_networks_by_pairs_too():
     # At 90 %: 88, 90 and 92 %; the third seed has no dense network, and the fourth no path.
     dense = {0: 0.90, 1: 0.93, 3: 0.5}
-    assert row("l0 - dense", levels=(0.9,), dense=dense) == ["", "-2.50 ± 0.50"]
-    alone = arms_table({"l0": ARMS["l0"]}, title="t", against="l0", levels=(0.9,), dense=dense)
-    assert [cells[0] for cells in alone.rows] == ["l0", "l0 - dense", "its 95 % interval, p"]
+    controls = {"dense": dense, "trained on": {0: 0.91}}
+    how = {"title": "t", "against": "l0", "levels": (0.9,), "controls": controls}
+    assert row("l0 - dense", levels=(0.9,), controls=controls) == ["", "-2.50 ± 0.50"]
+    alone = arms_table({"l0": ARMS["l0"]}, **how)
+    names = ["l0", "l0 - dense", "its 95 % interval, p", "l0 - trained on"]
+    assert [cells[0] for cells in alone.rows] == names
+    assert alone.rows[-1][-1] == "-3.00", "one seed has no error"
     assert "not corrected for the columns" in alone.note
 
 

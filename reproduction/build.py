@@ -106,7 +106,9 @@ def _named(part: str, record: dict[str, Any]) -> str:
 def _titled(part: str, record: dict[str, Any]) -> str:
     network, data = NETWORKS[record["network"]], DATA[record["data"]]
     what = {"best-mode": "best mode", "comparisons": "equal epochs, same dense networks"}
-    return f"{network} on {data}, {what[part]}: {record['finetune']} epochs in each fine-tune of l0."
+    return (
+        f"{network} on {data}, {what[part]}: {record['finetune']} epochs in each fine-tune of l0."
+    )
 
 
 def _controls(record: dict[str, Any]) -> dict[str, dict[str, float]]:

@@ -192,6 +192,22 @@ def tuned_further(network: str, *, threshold: float) -> Question:
     return walks(best_reference(network), ways)
 
 
+def held_back(network: str, *, threshold: float) -> Question:
+    """What should keep best mode's sparse networks from learning by heart? Of its last three points
+    alone, with fine-tunes of 20; dropout, a hole, and how much decay.
+    """
+    long = best(network)
+    assert long.span is not None
+    last = finetuned(replace(long, span=(threshold, long.span[1]), points=3, last=2))
+    often = growing(last)
+    candidates = {"held-back-usual": last, "held-back-often": often}
+    for dropout, hole, decay in ((0.1, 0, 5e-4), (0.1, 8, 5e-4), (0.1, 8, 2e-4), (0.0, 8, 2e-4)):
+        candidates[f"held-back-drop{dropout:g}-hole{hole}-decay{decay:g}"] = replace(
+            often, dropout=dropout, hole=hole, decay=decay
+        )
+    return walks(best_reference(network), {name: ("l0", way) for name, way in candidates.items()})
+
+
 def shrinking(
     network: str, *pulls: tuple[float, tuple[float, float] | None], shrinks: Sequence[float]
 ) -> Question:
@@ -301,6 +317,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         *((0.0003, (5.0, 23.0)), (0.0001, (15.0, 70.0))),
         shrinks=(4.0, 8.0),
     ),
+    "held-back-nin": lambda: held_back("nin", threshold=2.0),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))
     ),

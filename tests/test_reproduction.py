@@ -274,6 +274,17 @@ def test_hole_and_decay_are_asked_about_further_one_change_at_a_time():
         assert len(changed - {"span"}) == 1, name
 
 
+def test_what_holds_nin_back_is_asked_about_beside_what_it_does_now():
+    explore = runpy.run_path(str(FOLDER / "explore.py"))
+    jobs = {job.variant: job.recipe for job in explore["QUESTIONS"]["held-back-nin"]().walks}
+    usual, often, *others = jobs.values()
+    assert (usual.span, usual.length, usual.schedule.finetune) == ((2.0, 4.2), 3, 20)
+    for recipe in others:
+        changed = {key for key, value in recipe.plain().items() if value != often.plain()[key]}
+        assert {"dropout"} <= changed <= {"dropout", "hole", "decay"}
+    assert {recipe.schedule.xi * recipe.schedule.delta for recipe in jobs.values()} == {18}
+
+
 def test_a_points_epochs_are_divided_with_all_of_them_and_the_same_pull():
     explore = runpy.run_path(str(FOLDER / "explore.py"))
     ways = {job.variant: job for job in explore["QUESTIONS"]["divided-cnn"]().walks}

@@ -78,7 +78,7 @@ LONG_TRAINING: Mapping[str, Mapping[str, Any]] = {"cnn": {"hole": 8, "decay": 2e
 """How a network trains otherwise there, with an iteration after each epoch: what serves long
 fine-tunes of sparse networks."""
 DIVIDED = 5
-"""Iterations of an epoch each that find a support where a point has few epochs; the rest are its."""
+"""Iterations of an epoch each that may find a support where epochs are few; it has the others."""
 
 
 def growing(recipe: PathRecipe) -> PathRecipe:
@@ -131,9 +131,9 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
     """Each way to a sparse network: its method and recipe; all have as many points and epochs.
 
     Gradual magnitude pruning spends all of a point's epochs on its fine-tune, as is usual. Where
-    that is short it is also asked to prune late, as ADMM and SSL do; l0's pull grows, and it is also
-    asked to search briefly. What shrinks kernels, l1 and SSL, does so without weight decay; all
-    fine-tunes have it.
+    that is short it is also asked to prune late, as ADMM and SSL do; l0's pull grows there, and it
+    is also asked to search briefly. What shrinks kernels, l1 and SSL, does so without weight decay;
+    all fine-tunes have it.
     """
     l0 = best(network, finetune=finetune)
     before, keep = ITERATIONS * EPOCHS, KEEP[network]

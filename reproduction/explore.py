@@ -317,6 +317,12 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         *((0.0003, (5.0, 23.0)), (0.0001, (15.0, 70.0))),
         shrinks=(4.0, 8.0),
     ),
+    "shrinking-nin": lambda: shrinking(
+        "nin",
+        *((rho, (0.95, 4.2)) for rho in (0.003, 0.001)),
+        (0.001, (1.5, 7.0)),
+        shrinks=(1.0, 4.0, 8.0),
+    ),
     "held-back-nin": lambda: held_back("nin", threshold=2.0),
     "dense-nin": lambda: dense(
         "cifar10", "nin", *(DenseRecipe(80, 0.1, dropout=rate) for rate in (0.1, 0.2, 0.3))

@@ -35,6 +35,8 @@ KEEP: Mapping[str, tuple[float, ...]] = {
 epochs take three times as long, has fewer."""
 ONE_SHOT = (0.5, 0.2, 0.1)
 """Those of them that are also reached in one step."""
+SPARED: Mapping[str, frozenset[str]] = {"nin": frozenset({"gradual-late", "fine-tuning"})}
+"""Arms that a network goes without where fine-tunes are short, for the same reason."""
 LASSO: Mapping[float, float] = {
     0.5: 0.125,
     0.4: 0.25,
@@ -156,6 +158,9 @@ def arms(network: str, *, finetune: int = 40) -> dict[str, tuple[str, PathRecipe
         "ssl": ("ssl", replace(counting, schedule=late, lasso=lasso, **shrinking)),
         "fine-tuning": ("fine-tuning", replace(l0, span=STILL)),
     }
+    if short:
+        for spared in SPARED.get(network, ()):
+            del found[spared]
     # Not where it is short: all epochs of a single step are its fine-tune, as gradual's are.
     for share in () if short else ONE_SHOT:
         # As many epochs as the paths have spent when they come to this share.

@@ -160,6 +160,13 @@ def test_l0_iterates_every_epoch_with_a_growing_pull_where_the_fine_tune_is_shor
     assert l1.ramp == 1
 
 
+def test_nin_is_spared_two_arms_where_fine_tunes_are_short() -> None:
+    spared = {"gradual-late", "fine-tuning"}
+    short, all_of_them = (set(comparisons.arms(name, finetune=5)) for name in ("nin", "cnn"))
+    assert short == all_of_them - spared
+    assert "fine-tuning" in comparisons.arms("nin", finetune=20)
+
+
 def test_best_mode_and_its_control_train_alike() -> None:
     ways = comparisons.best_mode("cnn")
     for l0, control in zip(ways["l0"], ways["fine-tuning"], strict=True):

@@ -31,6 +31,7 @@ from sparsepath.deploy.running.stamp import machine
 from sparsepath.lab.data import Data, Split, normalise
 from sparsepath.lab.data import load as load_data
 from sparsepath.lab.folders import circumstances
+from sparsepath.lab.memory import keep_freed
 from sparsepath.lab.models import build
 from sparsepath.lab.weights import load_checkpoint, load_weights
 from sparsepath.storage import read_json, write_json
@@ -138,6 +139,7 @@ def all_training(given: Given) -> Data:
 
 def learn(given: Given) -> None:
     """The networks of the table that take long."""
+    keep_freed()  # nothing is timed here; a step on a CPU takes two thirds of its time
     data = all_training(given)
     dense, model = network(given.dense, data)[0], network(given.weights, data)[0]
     Learned(given, data, dense, model).rounded(given.plan)

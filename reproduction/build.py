@@ -4,8 +4,9 @@
 
 It deletes what else lies in those folders. `<data>/paper/*.json` are the paths in paper mode.
 `<data>/comparisons/*.json` say what other methods do from the same dense networks: `arms` (arm,
-seed, points of zero share and accuracy), `dense`, which is a mean, `dense_seeds` and `fine_tuning`
-by seed, and the epochs of a `finetune`; so do those of `<data>/best-mode`, which have l0 alone.
+seed, points of zero share and accuracy), `dense` and `fine_tuning` by seed, the latter after the
+epochs of each of l0's points, and the epochs of a `finetune`; so do those of `<data>/best-mode`,
+which have l0 alone.
 `<data>/t-test/*.json` are the pairs of Appendix A under a `title`.
 """
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsepath.errors import BadInput, as_script
-from sparsepath.report.arms import arms_table
+from sparsepath.report.arms import Points, arms_table
 from sparsepath.report.curves import along_the_path, bands, convergence
 from sparsepath.report.figures import write_png
 from sparsepath.report.iterations import iterations
@@ -105,15 +106,24 @@ def _named(part: str, record: dict[str, Any]) -> str:
 
 def _titled(part: str, record: dict[str, Any]) -> str:
     network, data = NETWORKS[record["network"]], DATA[record["data"]]
-    what = {"best-mode": "best mode", "comparisons": "equal epochs, same dense networks"}
-    return (
-        f"{network} on {data}, {what[part]}: {record['finetune']} epochs in each fine-tune of l0."
-    )
+    how = {"best-mode": "in best mode", "comparisons": "at equal epochs"}[part]
+    return f"{network} on {data} {how}: {record['finetune']} epochs in each fine-tune of l0."
 
 
-def _controls(record: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Networks without zeros: the dense ones, and they again when trained on as long as any arm."""
-    found = {"dense": record.get("dense_seeds"), "dense, trained on": record["fine_tuning"]}
+def _controls(record: dict[str, Any]) -> dict[str, dict[str, Points]]:
+    """Networks without zeros: the dense ones, as they were, and trained on as long as l0's points.
+
+    The latter have the zeros of those points, not their own, so that epochs are equal.
+    """
+    dense: dict[str, Points] = {
+        seed: [(0.0, share), (1.0, share)] for seed, share in record["dense"].items()
+    }
+    long: dict[str, Points] = {
+        seed: [(zeros, share) for (zeros, _), share in zip(points, tuned, strict=False)]
+        for seed, points in record["arms"].get("l0", {}).items()
+        if (tuned := record["fine_tuning"].get(seed))
+    }
+    found = {"dense": dense, "dense, trained on": long}
     return {name: seeds for name, seeds in found.items() if seeds}
 
 

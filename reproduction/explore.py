@@ -146,7 +146,7 @@ def divided(network: str) -> Question:
 
 
 def tuned(network: str, *, threshold: float) -> Question:
-    """What training serves the sparse networks of best mode? Of its last four points alone.
+    """What training serves sparse networks? Of the comparisons' last four points alone.
 
     The first of them is at this threshold, in median norms.
     """
@@ -193,8 +193,8 @@ def tuned_further(network: str, *, threshold: float) -> Question:
 
 
 def held_back(network: str, *, threshold: float) -> Question:
-    """What should keep best mode's sparse networks from learning by heart? Of its last three points
-    alone, with fine-tunes of 20; dropout, a hole, and how much decay.
+    """What should keep sparse networks from learning by heart? Dropout, a hole, how much decay; of
+    the comparisons' last points alone, with fine-tunes of 20.
     """
     long = best(network)
     assert long.span is not None

@@ -122,11 +122,11 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
     for name in ("build.py", "paper.json"):
         shutil.copy(FOLDER / name, tmp_path / name)
     arms = {"l0": {"0": [[0.5, 0.9], [0.9, 0.8]]}, "magnitude": {"0": [[0.5, 0.8], [0.9, 0.7]]}}
-    for finetune, dense, tuned in ((40, {"0": 0.92}, {"0": 0.915}), (5, {}, {})):
+    for finetune, dense, tuned in ((40, {"0": 0.92}, {"0": [0.91, 0.905]}), (5, {}, {})):
         comparison = {
             "data": "cifar10",
             "network": "nin",
-            "dense_seeds": dense,
+            "dense": dense,
             "fine_tuning": tuned,
             "finetune": finetune,
             "arms": arms,
@@ -162,12 +162,16 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
     assert "old.md" not in made
     assert "| l0 - magnitude |  | +10.00 |" in made["cifar10-comparisons-nin-5.md"]
     compared = made["cifar10-comparisons-nin-40.md"]
-    assert "equal epochs, same dense networks: 40 epochs in each fine-tune of l0." in compared
-    assert "| l0 - dense |  | -2.00 |" in compared
-    assert "| l0 - dense, trained on |  | -1.50 |" in compared
+    said = "NIN on CIFAR-10 at equal epochs: 40 epochs in each fine-tune of l0."
+    assert compared.startswith(said)
+    # At 50 % with the epochs of the first point, at 90 % with those of the second.
+    assert "| l0 - dense |  | -2.00 | -4.50 | -7.00 | -9.50 | -10.75 | -12.00 |" in compared
+    assert (
+        "| l0 - dense, trained on |  | -1.00 | -3.38 | -5.75 | -8.12 | -9.31 | -10.50 |" in compared
+    )
     assert "l0 - dense" not in made["cifar10-comparisons-nin-5.md"], "neither is there"
     best = made["cifar10-best-mode-nin-60.md"]
-    assert best.startswith("NIN on CIFAR-10, best mode: 60 epochs in each fine-tune of l0.")
+    assert best.startswith("NIN on CIFAR-10 in best mode: 60 epochs in each fine-tune of l0.")
     assert "above the others" not in best, "there are none"
     assert "| figure | paper | one net |" in made["t-test.md"]
     assert "one net" in made["t-test.tex"]
@@ -176,7 +180,7 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
 def test_a_comparison_without_l0_yet_is_drawn_and_one_without_arms_is_left_out(tmp_path):
     shutil.copy(FOLDER / "build.py", tmp_path)
     shutil.copy(FOLDER / "paper.json", tmp_path)
-    about = {"data": "cifar10", "network": "cnn", "dense_seeds": {}, "fine_tuning": {}}
+    about = {"data": "cifar10", "network": "cnn", "dense": {}, "fine_tuning": {"0": [0.9]}}
     late = {"gradual-late": {"0": [[0.5, 0.89], [0.9, 0.85]]}}
     for finetune, arms in ((5, late), (40, {})):
         record = {**about, "finetune": finetune, "arms": arms}
@@ -267,22 +271,43 @@ def test_hole_and_decay_are_asked_about_further_one_change_at_a_time():
     first = jobs.pop("further-hole8-decay0.0002")
     tuned = {job.variant: job.recipe for job in explore["QUESTIONS"]["tuned-cnn"]().walks}
     assert first == tuned["tuned-hole8-decay0.0002"], "from what was best before"
+    found = {}
     for name, recipe in jobs.items():
-        changed = {key for key, value in recipe.plain().items() if value != first.plain()[key]}
-        expected = {"decay", "span"} if recipe.decay < first.decay else changed
-        assert changed == expected, name
-        assert len(changed - {"span"}) == 1, name
+        assert recipe.length == 4
+        new = {key: value for key, value in recipe.plain().items() if value != first.plain()[key]}
+        span = new.pop("span", None)
+        assert (span is None) == ("decay" not in new), "thresholds go with decay"
+        found[name.removeprefix("further-")] = new
+    assert found == {
+        "hole8-decay0.0001": {"decay": 1e-4},
+        "hole8-decay5e-05": {"decay": 5e-5},
+        "hole8-decay0": {"decay": 0.0},
+        "hole0-decay0.0002": {"hole": 0},
+        "hole12-decay0.0002": {"hole": 12},
+        "hole8-decay0.0002-peak0.1": {"peak": 0.1},
+        "hole8-decay0.0002-dropout0.05": {"dropout": 0.05},
+    }
 
 
 def test_what_holds_nin_back_is_asked_about_beside_what_it_does_now():
     explore = runpy.run_path(str(FOLDER / "explore.py"))
     jobs = {job.variant: job.recipe for job in explore["QUESTIONS"]["held-back-nin"]().walks}
-    usual, often, *others = jobs.values()
+    usual, often = jobs["held-back-usual"], jobs["held-back-often"]
     assert (usual.span, usual.length, usual.schedule.finetune) == ((2.0, 4.2), 3, 20)
-    for recipe in others:
-        changed = {key for key, value in recipe.plain().items() if value != often.plain()[key]}
-        assert {"dropout"} <= changed <= {"dropout", "hole", "decay"}
+    assert (usual.dropout, usual.hole, usual.decay) == (None, None, 5e-4)
     assert {recipe.schedule.xi * recipe.schedule.delta for recipe in jobs.values()} == {18}
+    asked = {}
+    for name, recipe in jobs.items():
+        if recipe not in (usual, often):
+            plain = {"dropout": recipe.dropout, "hole": recipe.hole, "decay": recipe.decay}
+            assert replace(recipe, dropout=None, hole=None, decay=5e-4) == often
+            asked[name.removeprefix("held-back-")] = tuple(plain.values())
+    assert asked == {
+        "drop0.1-hole0-decay0.0005": (0.1, 0, 5e-4),
+        "drop0.1-hole8-decay0.0005": (0.1, 8, 5e-4),
+        "drop0.1-hole8-decay0.0002": (0.1, 8, 2e-4),
+        "drop0-hole8-decay0.0002": (0.0, 8, 2e-4),
+    }
 
 
 def test_a_points_epochs_are_divided_with_all_of_them_and_the_same_pull():

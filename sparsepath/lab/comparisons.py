@@ -24,7 +24,7 @@ def best_reference(network: str, seed: int = 0) -> Reference:
 
 BEST_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (0.85, 2.8)}
 L1_SPAN: Mapping[str, tuple[float, float]] = {"nin": (0.95, 4.2), "cnn": (1.5, 5.5)}
-"""Of the paths in best mode: from about half of the kernels to 95 %."""
+"""Of l0's and l1's paths: from some 40 % of the kernels to 95 %, or 90 where decay is weak."""
 BEST_RHO = 0.03
 L1_RHO: Mapping[str, float] = {"nin": 0.003, "cnn": 0.001}
 KEEP: Mapping[str, tuple[float, ...]] = {
@@ -36,7 +36,7 @@ epochs take three times as long, has fewer."""
 ONE_SHOT = (0.5, 0.2, 0.1)
 """Those of them that are also reached in one step."""
 SPARED: Mapping[str, frozenset[str]] = {"nin": frozenset({"gradual-late", "fine-tuning"})}
-"""Arms that a network goes without where fine-tunes are short, for the same reason."""
+"""Arms that a network whose epochs take long goes without where fine-tunes are short."""
 LASSO: Mapping[float, float] = {
     0.5: 0.125,
     0.4: 0.25,
@@ -50,7 +50,7 @@ LASSO: Mapping[float, float] = {
 LASSO_TIMES: Mapping[str, float] = {"nin": 1.0, "cnn": 8.0}
 """By how much farther it does so in each network."""
 ITERATIONS, EPOCHS = 6, 3
-"""ADMM iterations at every mu of best mode, and the epochs of each."""
+"""ADMM iterations at every mu, where the pull does not grow, and the epochs of each."""
 GROWING_RHO, RAMP = 0.005, 1.2
 """A pull that starts weak, and by what it grows after each iteration."""
 
@@ -77,8 +77,7 @@ LONG: Mapping[str, int] = {"cnn": 100, "nin": 60}
 STEPS: Mapping[str, int] = {"cnn": 9, "nin": 7}
 """Its points, more than the comparisons': the smaller the steps to a sparsity, the less is lost."""
 LONG_TRAINING: Mapping[str, Mapping[str, Any]] = {"cnn": {"hole": 8, "decay": 2e-4}}
-"""How a network trains otherwise there, with an iteration after each epoch: what serves long
-fine-tunes of sparse networks."""
+"""Where it trains otherwise than the comparisons do, and iterates after every epoch."""
 DIVIDED = 5
 """Iterations of an epoch each that may find a support where epochs are few; it has the others."""
 
@@ -95,7 +94,10 @@ def growing(recipe: PathRecipe) -> PathRecipe:
 
 
 def divided(recipe: PathRecipe, iterations: int) -> PathRecipe:
-    """The same epochs and pulls with so many iterations, and all that is left for the support."""
+    """The same epochs with so many iterations, two at least, and the rest of them for the support.
+
+    The pull grows from the same to the same.
+    """
     schedule = recipe.schedule
     before, growth = schedule.delta * schedule.xi, recipe.ramp ** (schedule.xi - 1)
     left = before + (schedule.finetune or 0) - schedule.delta * iterations
@@ -174,14 +176,14 @@ def comparisons(network: str, *, seeds: int = 3, finetune: int = 40) -> dict[str
     """The jobs of every arm, all from the same dense networks; one-shot ones are one arm."""
     found: dict[str, list[Job]] = {}
     for name, (method, recipe) in arms(network, finetune=finetune).items():
-        label = [part for part in [name.removeprefix(method).strip("-")] if part]
+        own = name.removeprefix(method).strip("-")
         jobs = [
             Job(
                 best_reference(network, seed),
                 method,
                 recipe,
                 seed=seed,
-                variant="-".join([*label, str(finetune), str(seed)]),
+                variant="-".join(filter(None, (own, str(finetune), str(seed)))),
                 keep_all=name == "l0" and seed == 0,
             )
             for seed in range(seeds)

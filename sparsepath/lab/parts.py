@@ -1,6 +1,5 @@
 """The parts of the experiments: jobs whose records lie together, and what is gathered of them."""
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -77,19 +76,17 @@ def gather_arms(arms: Mapping[str, Sequence[Job]], folder: Path) -> None:
             for point in own["points"]:
                 figures = [point["sparsity"]["of_blocks"], point["test"]]
                 found.setdefault(arm, {}).setdefault(seed, []).append(figures)
-    # Fine-tuning has no zeros: one figure a seed, after as many epochs as the sparsest points.
+    # Fine-tuning has no zeros, but after each point as many epochs as l0 has had at its own.
     tuned = {
-        seed: points[-1][1]
+        seed: [accuracy for _, accuracy in points]
         for seed, points in found.pop("fine-tuning", {}).items()
-        if len(points) == first.recipe.length
     }
     dense = {str(record["dense_seed"]): record["dense"]["test"] for record in walked.values()}
     record = {
         "data": next(iter(walked.values()))["data"],
         "network": network,
         "finetune": finetune,
-        "dense": statistics.fmean(dense.values()),
-        "dense_seeds": dense,
+        "dense": dense,
         "fine_tuning": tuned,
         "arms": found,
         "devices": devices,

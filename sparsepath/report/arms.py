@@ -57,11 +57,11 @@ def arms_table(
     title: str,
     against: str,
     levels: Sequence[float] | None = None,
-    controls: Mapping[str, Mapping[Any, float]] | None = None,
+    controls: Arms | None = None,
 ) -> Table:
     """Mean and deviation of each arm at each level, and by how much one arm is above the others.
 
-    It is also compared with controls that have no zeros, of which each seed has one accuracy.
+    It is compared with the controls too, which have no rows of their own.
     """
     if against not in arms:
         raise BadInput(f"There is no arm {against!r} among {', '.join(map(repr, arms))}.")
@@ -71,8 +71,7 @@ def arms_table(
     samples = {arm: [_sample(seeds, level) for level in levels] for arm, seeds in arms.items()}
     rows = [[arm, str(len(arms[arm])), *map(_shown, found)] for arm, found in samples.items()]
     others = {arm: seeds for arm, seeds in arms.items() if arm != against}
-    for control, shares in (controls or {}).items():
-        others[control] = {seed: [(0.0, share), (1.0, share)] for seed, share in shares.items()}
+    others |= controls or {}
     for arm, seeds in others.items():
         gaps = [_gaps(arms[against], seeds, level) for level in levels]
         rows.append([f"{against} - {arm}", "", *map(_difference, gaps)])

@@ -26,11 +26,20 @@ from sparsepath.report.tables import finite
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLOURS = {"l1": "tab:blue", "l0": "tab:red"}
-_LEVELS = (":", "--", "-.")
+_COLOURS = {
+    "l1": "tab:blue",
+    "l0": "tab:red",
+    "l0-divided": "tab:orange",
+    "gradual": "tab:green",
+    "gradual-late": "tab:olive",
+    "one-shot": "tab:brown",
+    "ssl": "tab:purple",
+}
 _LINES = dict(zip(STANDING, ("-", "--", "-.", ":"), strict=True))
 """Of the paths of one penalty: the paper's, and the variants that stand for it."""
 
+_CONTROLS = (":", "--")
+"""How controls are drawn beside arms, one after another."""
 MOST_MUS = 8
 """Named above a panel, so that they do not touch."""
 ABOVE = 16.0
@@ -165,20 +174,19 @@ def _number(value: object) -> float:
     return math.nan if number is None else number
 
 
-def bands(
-    arms: Arms, *, title: str, controls: Mapping[str, Mapping[Any, float]] | None = None
-) -> "Figure":
+def bands(arms: Arms, *, title: str, controls: Arms | None = None) -> "Figure":
     """Accuracy over zero kernels for each arm: the mean of its seeds, and one deviation around it.
 
     Seeds whose points lie at other sparsities are interpolated between them, never beyond them;
-    where they have no sparsity in common, as half-way through, their points stand alone. Controls,
-    which have no zeros, are levels: the mean of their seeds.
+    where they have no sparsity in common, as half-way through, their points stand alone. Controls
+    are drawn beside them, in grey and as far as the arms go.
     """
     figure = blank(8, 5)
     axes = figure.add_subplot()
     for arm, seeds in arms.items():
         grid, means, deviations = _band(arm, seeds)
-        (line,) = axes.plot(grid, means, label=f"{arm} (n = {len(seeds)})")
+        label = f"{arm} (n = {len(seeds)})"
+        (line,) = axes.plot(grid, means, color=_COLOURS.get(arm), label=label)
         colour = line.get_color()
         low, high = (
             [mean + sign * deviation for mean, deviation in zip(means, deviations, strict=True)]
@@ -188,9 +196,12 @@ def bands(
         for points in seeds.values():
             zeros, accuracies = zip(*points, strict=True)
             axes.plot(_percent(zeros), _percent(accuracies), ".", color=colour, markersize=3)
-    for (control, shares), style in zip((controls or {}).items(), _LEVELS, strict=False):
-        mean = Sample.of(_percent(list(shares.values()))).mean
-        axes.axhline(mean, color="grey", linestyle=style, label=f"{control} (n = {len(shares)})")
+    axes.autoscale(enable=False, axis="x")
+    for (control, seeds), style in zip(
+        (controls or {}).items(), itertools.cycle(_CONTROLS), strict=False
+    ):
+        grid, means, _ = _band(control, seeds)
+        axes.plot(grid, means, style, color="grey", label=f"{control} (n = {len(seeds)})")
     axes.set_xlabel("zero kernels (%)")
     axes.set_ylabel("accuracy (%)")
     axes.set_title(textwrap.fill(title, 70), fontsize=11)

@@ -55,8 +55,8 @@ def test_the_interval_and_p_are_those_of_a_t_test_of_the_pairs():
 
 def test_the_arm_is_compared_with_its_dense_networks_by_pairs_too():
     # At 90 %: 88, 90 and 92 %; the third seed has no dense network, and the fourth no path.
-    dense = {0: 0.90, 1: 0.93, 3: 0.5}
-    controls = {"dense": dense, "trained on": {0: 0.91}}
+    dense = {seed: [(0.0, x), (1.0, x)] for seed, x in ((0, 0.90), (1, 0.93), (3, 0.5))}
+    controls = {"dense": dense, "trained on": {0: [(0.8, 0.90), (1.0, 0.92)]}}
     how = {"title": "t", "against": "l0", "levels": (0.9,), "controls": controls}
     assert row("l0 - dense", levels=(0.9,), controls=controls) == ["", "-2.50 ± 0.50"]
     alone = arms_table({"l0": ARMS["l0"]}, **how)

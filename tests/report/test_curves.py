@@ -111,12 +111,16 @@ ARMS = {
 
 
 def test_bands_are_the_mean_of_the_seeds_and_one_deviation_around_it():
-    controls = {"dense": {0: 0.92, 1: 0.94}, "trained on": {1: 0.95}}
+    controls = {
+        "dense": {0: [(0.0, 0.92), (1.0, 0.92)], 1: [(0.0, 0.94), (1.0, 0.94)]},
+        "trained on": {1: [(0.5, 0.94), (0.9, 0.96)]},
+    }
     axes = bands(ARMS, title="a title", controls=controls).axes[0]
     drawn = lines(axes)
     assert axes.get_title() == "a title"
     assert drawn["dense (n = 2)"][1] == pytest.approx([93, 93])
-    assert drawn["trained on (n = 1)"][1] == pytest.approx([95, 95])
+    assert drawn["trained on (n = 1)"] == (pytest.approx([50, 90]), pytest.approx([94, 96]))
+    assert min(axes.get_xlim()) > 30, "as far as the arms go"
     grey = [line.get_linestyle() for line in axes.lines if line.get_color() == "grey"]
     assert len(grey) == len(set(grey)) == 2, "not by colour alone"
     assert drawn["l0 (n = 2)"] == (pytest.approx([50, 90]), pytest.approx([91, 87]))

@@ -67,7 +67,11 @@ def walks(jobs):
 @pytest.mark.parametrize(
     ("finetune", "own", "points"),
     [
-        (5, {3: "magnitude, gradual-late, 3 runs"}, [7, 7, 7, 7, 7, 2]),
+        (
+            5,
+            {3: "magnitude, gradual-late, 3 runs", 4: "l0, divided, 3 runs"},
+            [7, 7, 7, 7, 7, 7, 2],
+        ),
         (40, {5: "magnitude, one-shot, 9 runs"}, [7, 7, 7, 7, 2, 3]),
     ],
 )

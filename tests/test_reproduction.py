@@ -1,5 +1,6 @@
 """The reproduction's tables and figures are those of its records."""
 
+import re
 import runpy
 import shutil
 import statistics
@@ -21,6 +22,7 @@ from sparsepath.lab.parts import EXPERIMENTS, parts
 from sparsepath.lab.recipes import DenseRecipe, PathRecipe
 from sparsepath.lab.starts import Reference
 from sparsepath.path import Schedule
+from sparsepath.report.arms import arms_table
 from sparsepath.report.iterations import fit, unstopped
 from sparsepath.storage import read_json, write_json, write_tensors
 
@@ -51,6 +53,64 @@ def test_the_pages_tables_are_made_from_the_records(build):
     other = text.replace("| SVHN | NIN | l1 |", "| SVHN | NIN | l2 |")
     assert other != text
     assert build["page"](other, made) == text
+
+
+NAMES = {
+    "l1": "l1",
+    "gradual magnitude": "gradual",
+    "late magnitude": "gradual-late",
+    "one-shot magnitude": "one-shot",
+    "group lasso": "ssl",
+    "its dense network": "dense",
+    "dense, trained on": "dense, trained on",
+}
+"""What the page calls arms."""
+
+
+def test_the_pages_short_tables_of_the_comparisons_say_what_the_long_ones_do(build):
+    made, seen = build["tables"](), []
+    lines = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
+    columns: list[str] = []
+    table, title = made["cifar10-best-mode-cnn-100"], ""
+    for line in lines:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if name == "zero kernels":
+            columns = [cell.split(" %")[0] for cell in cells]
+        elif name.removeprefix("**").startswith("l0"):
+            if found := re.search(r"fine-tune of (\d+)", name):
+                table = made[f"cifar10-comparisons-cnn-{found[1]}"]
+                columns[-1] = re.fullmatch(r".*\((.*) %\)", cells[-1])[1]
+            title = "l0"
+            cells = [cell.split(" ")[0] for cell in cells]
+        elif name.startswith("less ") and name.removeprefix("less ") in NAMES:
+            title = f"l0 - {NAMES[name.removeprefix('less ')]}"
+        else:
+            title = ""
+        if title and line.startswith("|"):
+            long = next(row for row in table.rows if row[0] == title)
+            for column, cell in zip(columns, cells, strict=True):
+                stands = long[list(table.titles).index(f"{column}% zero")].split(" (")[0]
+                assert cell in ("", stands), line
+            seen.append(title)
+    assert len(seen) == 2 + 6 + 6
+
+
+def test_best_mode_is_compared_with_the_dense_networks_after_all_epochs_of_the_comparisons():
+    best = read_json(FOLDER / "cifar10/best-mode/cnn-100.json")["arms"]["l0"]
+    tuned = read_json(FOLDER / "cifar10/comparisons/cnn-40.json")["fine_tuning"]
+    found = arms_table(
+        {"l0": best},
+        title="",
+        against="l0",
+        controls={"tuned": {seed: [(0, each[-1]), (1, each[-1])] for seed, each in tuned.items()}},
+    )
+    cells = dict(
+        zip(found.titles, next(r for r in found.rows if r[0] == "l0 - tuned"), strict=True)
+    )
+    shown = " | ".join(cells[f"{level}% zero"] for level in (50, 70, 80, 85, 89.5))
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert f"| less that after 406 epochs more | {shown} |" in page
+    assert {len(each) * 58 for each in tuned.values()} == {406}
 
 
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):

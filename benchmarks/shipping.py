@@ -139,7 +139,7 @@ def all_training(given: Given) -> Data:
 
 def learn(given: Given) -> None:
     """The networks of the table that take long."""
-    keep_freed()  # nothing is timed here; a step on a CPU takes two thirds of its time
+    keep_freed()  # the next step wants what this one frees; no speed is measured here
     data = all_training(given)
     dense, model = network(given.dense, data)[0], network(given.weights, data)[0]
     Learned(given, data, dense, model).rounded(given.plan)

@@ -6,7 +6,7 @@ It deletes what else lies in those folders. `<data>/paper/*.json` are the paths 
 `<data>/comparisons/*.json` say what other methods do from the same dense networks: `arms` (arm,
 seed, points of zero share and accuracy), `dense` and `fine_tuning` by seed, the latter after the
 epochs of each of l0's points, and the epochs of a `finetune`; so do those of `<data>/best-mode`,
-which have l0 alone.
+whose one arm is l0.
 `<data>/t-test/*.json` are the pairs of Appendix A under a `title`.
 """
 

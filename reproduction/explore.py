@@ -145,14 +145,16 @@ def divided(network: str) -> Question:
     return walks(best_reference(network), {**candidates, "divided-0": ways["gradual"]})
 
 
-def tuned(network: str, *, threshold: float) -> Question:
-    """What training serves sparse networks? Of the comparisons' last four points alone.
-
-    The first of them is at this threshold, in median norms.
-    """
+def last_points(network: str, count: int, *, threshold: float) -> PathRecipe:
+    """The comparisons' last points alone, the first of them at this threshold, in median norms."""
     long = best(network)
     assert long.span is not None
-    brief = replace(long, span=(threshold, long.span[1]), points=4, last=3)
+    return replace(long, span=(threshold, long.span[1]), points=count, last=count - 1)
+
+
+def tuned(network: str, *, threshold: float) -> Question:
+    """What training serves sparse networks? Of the last four points alone."""
+    brief = last_points(network, 4, threshold=threshold)
     often = growing(brief)
     candidates = {
         "usual": brief,
@@ -176,14 +178,13 @@ def tuned_further(network: str, *, threshold: float) -> Question:
 
     Without decay kernels are larger: the less there is, the higher the thresholds.
     """
-    long = best(network)
-    assert long.span is not None
-    span, often = (threshold, long.span[1]), growing(replace(long, points=4, last=3, hole=8))
-    candidates: dict[str, PathRecipe] = {}
-    for decay, by in ((2e-4, 1.0), (1e-4, 1.1), (5e-5, 1.2), (0.0, 1.3)):
-        scaled = (by * span[0], by * span[1])
-        candidates[f"hole8-decay{decay:g}"] = replace(often, decay=decay, span=scaled)
-    few = replace(often, decay=2e-4, span=span)
+    few = growing(replace(last_points(network, 4, threshold=threshold), hole=8, decay=2e-4))
+    assert few.span is not None
+    low, high = few.span
+    candidates = {"hole8-decay0.0002": few}
+    for decay, by in ((1e-4, 1.1), (5e-5, 1.2), (0.0, 1.3)):
+        scaled = (by * low, by * high)
+        candidates[f"hole8-decay{decay:g}"] = replace(few, decay=decay, span=scaled)
     candidates["hole0-decay0.0002"] = replace(few, hole=0)
     candidates["hole12-decay0.0002"] = replace(few, hole=12)
     candidates["hole8-decay0.0002-peak0.1"] = replace(few, peak=0.1)
@@ -193,12 +194,11 @@ def tuned_further(network: str, *, threshold: float) -> Question:
 
 
 def held_back(network: str, *, threshold: float) -> Question:
-    """What should keep sparse networks from learning by heart? Dropout, a hole, how much decay; of
-    the comparisons' last points alone, with fine-tunes of 20.
+    """What should keep sparse networks from learning by heart: dropout, a hole, how much decay?
+
+    Of the last three points alone, with fine-tunes of 20.
     """
-    long = best(network)
-    assert long.span is not None
-    last = finetuned(replace(long, span=(threshold, long.span[1]), points=3, last=2))
+    last = finetuned(last_points(network, 3, threshold=threshold))
     often = growing(last)
     candidates = {"held-back-usual": last, "held-back-often": often}
     for dropout, hole, decay in ((0.1, 0, 5e-4), (0.1, 8, 5e-4), (0.1, 8, 2e-4), (0.0, 8, 2e-4)):

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from sparsepath import BadInput, deploy
+from sparsepath.lab.comparisons import DIVIDED
 from sparsepath.lab.data import Data, Split
 from sparsepath.lab.experiments import EPSILON, NETWORKS
 from sparsepath.lab.jobs import Job
@@ -335,8 +336,9 @@ def test_hole_and_decay_are_asked_about_further_one_change_at_a_time():
     for name, recipe in jobs.items():
         assert recipe.length == 4
         new = {key: value for key, value in recipe.plain().items() if value != first.plain()[key]}
-        span = new.pop("span", None)
-        assert (span is None) == ("decay" not in new), "thresholds go with decay"
+        higher = {2e-4: 1.0, 1e-4: 1.1, 5e-5: 1.2, 0.0: 1.3}[recipe.decay]
+        assert recipe.span == pytest.approx((higher * 1.54, higher * 2.8))
+        new.pop("span", None)
         found[name.removeprefix("further-")] = new
     assert found == {
         "hole8-decay0.0001": {"decay": 1e-4},
@@ -383,6 +385,16 @@ def test_a_points_epochs_are_divided_with_all_of_them_and_the_same_pull():
         assert recipe.rho * recipe.ramp ** (schedule.xi - 1) == pytest.approx(0.005 * 1.2**17)
         found[name] = schedule.xi
     assert list(found.values()) == [2, 3, 5, 8, 12, 18]
+
+
+def test_l0_divides_a_point_as_validation_images_prefer():
+    means = {}
+    for path in FOLDER.glob("cifar10/exploration/cnn-l0-divided-*.json"):
+        points = [(p["sparsity"]["of_blocks"], p["validation"]) for p in read_json(path)["points"]]
+        columns = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.894)  # as far as all of them go
+        means[int(path.stem.split("-")[3])] = np.interp(columns, *np.array(points).T).mean()
+    assert sorted(means) == [2, 3, 5, 8, 12, 18]
+    assert max(means, key=means.__getitem__) == DIVIDED
 
 
 @pytest.mark.parametrize(

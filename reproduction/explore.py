@@ -201,7 +201,11 @@ def held_back(network: str, *, threshold: float) -> Question:
     last = finetuned(last_points(network, 3, threshold=threshold))
     often = growing(last)
     candidates = {"held-back-usual": last, "held-back-often": often}
-    for dropout, hole, decay in ((0.1, 0, 5e-4), (0.1, 8, 5e-4), (0.1, 8, 2e-4), (0.0, 8, 2e-4)):
+    for dropout, hole, decay in (
+        (0.1, 0, 5e-4),
+        (0.1, 8, 5e-4),
+        *((dropout, 8, 2e-4) for dropout in (0.0, 0.1, 0.2, 0.3)),
+    ):
         candidates[f"held-back-drop{dropout:g}-hole{hole}-decay{decay:g}"] = replace(
             often, dropout=dropout, hole=hole, decay=decay
         )

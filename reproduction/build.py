@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PAPER = read_json(HERE / "paper.json")
+WALKS = ("l0", "l0-divided")
+"""The ways to walk l0: all others are compared with each. At its points fine-tuning has had as many
+epochs."""
 
 
 def records(pattern: str) -> list[dict[str, Any]]:
@@ -52,13 +55,15 @@ def tables() -> Mapping[str, Table]:
             made[f"{data}-{network}"] = appendix(PAPER, walked, data=data, network=network)
         for part, record in arms_of(data):
             # A call that was stopped may have gathered others than l0 alone.
-            against = "l0" if "l0" in record["arms"] else next(iter(record["arms"]))
-            made[_named(part, record)] = arms_table(
-                record["arms"],
-                title=_titled(part, record),
-                against=against,
-                controls=_controls(record),
-            )
+            found = [arm for arm in WALKS if arm in record["arms"]] or [*record["arms"]][:1]
+            for against in found:
+                name = _named(part, record) + (f"-{against}" if against != found[0] else "")
+                made[name] = arms_table(
+                    record["arms"],
+                    title=_titled(part, record),
+                    against=against,
+                    controls=_controls(record, against),
+                )
     trials = {trial["title"]: trial for trial in records("*/t-test/*.json")}
     return {**made, "t-test": t_test(PAPER, trials)}
 
@@ -110,7 +115,7 @@ def _titled(part: str, record: dict[str, Any]) -> str:
     return f"{network} on {data} {how}: {record['finetune']} epochs in each fine-tune of l0."
 
 
-def _controls(record: dict[str, Any]) -> dict[str, dict[str, Points]]:
+def _controls(record: dict[str, Any], arm: str = "l0") -> dict[str, dict[str, Points]]:
     """Networks without zeros: the dense ones, as they were, and trained on as long as l0's points.
 
     The latter have the zeros of those points, not their own, so that epochs are equal.
@@ -120,8 +125,8 @@ def _controls(record: dict[str, Any]) -> dict[str, dict[str, Points]]:
     }
     long: dict[str, Points] = {
         seed: [(zeros, share) for (zeros, _), share in zip(points, tuned, strict=False)]
-        for seed, points in record["arms"].get("l0", {}).items()
-        if (tuned := record["fine_tuning"].get(seed))
+        for seed, points in record["arms"].get(arm, {}).items()
+        if arm in WALKS and (tuned := record["fine_tuning"].get(seed))
     }
     found = {"dense": dense, "dense, trained on": long}
     return {name: seeds for name, seeds in found.items() if seeds}

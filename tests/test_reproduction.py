@@ -78,13 +78,16 @@ def test_the_pages_short_tables_of_the_comparisons_say_what_the_long_ones_do(bui
         if name == "zero kernels":
             columns = [cell.split(" %")[0] for cell in cells]
         elif name.removeprefix("**").startswith("l0"):
-            if found := re.search(r"fine-tune of (\d+)", name):
-                table = made[f"cifar10-comparisons-cnn-{found[1]}"]
+            arm = "l0"
+            if found := re.search(r"(l0\S*), fine-tune of (\d+)", name):
+                arm = found[1]
+                made_by = {"40": "40", "5": "5", "18": "5-l0-divided"}[found[2]]
+                table = made[f"cifar10-comparisons-cnn-{made_by}"]
                 columns[-1] = re.fullmatch(r".*\((.*) %\)", cells[-1])[1]
-            title = "l0"
+            title = arm
             cells = [cell.split(" ")[0] for cell in cells]
         elif name.startswith("less ") and name.removeprefix("less ") in NAMES:
-            title = f"l0 - {NAMES[name.removeprefix('less ')]}"
+            title = f"{arm} - {NAMES[name.removeprefix('less ')]}"
         else:
             title = ""
         if title and line.startswith("|"):
@@ -93,7 +96,7 @@ def test_the_pages_short_tables_of_the_comparisons_say_what_the_long_ones_do(bui
                 stands = long[list(table.titles).index(f"{column}% zero")].split(" (")[0]
                 assert cell in ("", stands), line
             seen.append(title)
-    assert len(seen) == 2 + 6 + 6
+    assert len(seen) == 2 + 6 + 6 + 5
 
 
 def test_best_mode_is_compared_with_the_dense_networks_after_all_epochs_of_the_comparisons():
@@ -116,8 +119,10 @@ def test_best_mode_is_compared_with_the_dense_networks_after_all_epochs_of_the_c
 
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
     parts = ("best-mode", "comparisons")
-    compared = sum(len(list(FOLDER.glob(f"*/{part}/*.json"))) for part in parts)
-    assert len(build["tables"]()) == 4 + 3 * (1 + 4) + compared + 1
+    compared = [path for part in parts for path in FOLDER.glob(f"*/{part}/*.json")]
+    # Another for each further way to walk l0 that all others are compared with.
+    divided = [path for path in compared if "l0-divided" in read_json(path)["arms"]]
+    assert len(build["tables"]()) == 4 + 3 * (1 + 4) + len(compared) + len(divided) + 1
 
 
 def test_epsilon_is_where_walks_stood_when_the_papers_stopped(build):
@@ -192,6 +197,9 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
             "finetune": finetune,
             "arms": arms,
         }
+        if tuned:
+            brief = {"0": [[0.6, 0.905], [0.9, 0.81]]}
+            comparison["arms"] = {**arms, "l0-divided": brief}
         write_json(tmp_path / "cifar10" / "comparisons" / f"nin-{finetune}.json", comparison)
     alone = {**comparison, "finetune": 60, "arms": {"l0": arms["l0"]}}
     write_json(tmp_path / "cifar10" / "best-mode" / "nin-60.json", alone)
@@ -231,6 +239,10 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
         "| l0 - dense, trained on |  | -1.00 | -3.38 | -5.75 | -8.12 | -9.31 | -10.50 |" in compared
     )
     assert "l0 - dense" not in made["cifar10-comparisons-nin-5.md"], "neither is there"
+    # Both ways to walk l0 are compared with all others, each with the dense networks at its points.
+    divided = made["cifar10-comparisons-nin-40-l0-divided.md"]
+    assert "| l0-divided - l0 |  |  | +3.00 |" in divided
+    assert "| l0-divided - dense, trained on |  |  | -0.50 |" in divided
     best = made["cifar10-best-mode-nin-60.md"]
     assert best.startswith("NIN on CIFAR-10 in best mode: 60 epochs in each fine-tune of l0.")
     assert "above the others" not in best, "there are none"
@@ -369,6 +381,8 @@ def test_what_holds_nin_back_is_asked_about_beside_what_it_does_now():
         "drop0.1-hole8-decay0.0005": (0.1, 8, 5e-4),
         "drop0.1-hole8-decay0.0002": (0.1, 8, 2e-4),
         "drop0-hole8-decay0.0002": (0.0, 8, 2e-4),
+        "drop0.2-hole8-decay0.0002": (0.2, 8, 2e-4),
+        "drop0.3-hole8-decay0.0002": (0.3, 8, 2e-4),
     }
 
 

@@ -28,7 +28,7 @@ class Cycle(Training):
         self.reference, self.arena, self.folder = reference, arena, folder
         dropout = reference.recipe.dropout
         self.model = fresh(reference.network, arena, seed=reference.seed, dropout=dropout)
-        self.lane = lane_of(self.model, arena)
+        self.lane = lane_of(self.model, arena, decay=reference.recipe.decay)
         self.record: dict[str, Any] = {
             "network": reference.network,
             **images_of(arena),

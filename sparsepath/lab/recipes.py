@@ -28,6 +28,7 @@ class DenseRecipe:
     """by how many pixels at most training images are shifted each way"""
     hole: int = 0
     """the side of the square that is blanked in each training image"""
+    decay: float = 5e-4
 
     def rates(self, epoch: int, steps: int) -> Tensor:
         """The rate of every step of one epoch; zero once the cycle is over."""
@@ -49,7 +50,7 @@ DENSE: Mapping[str, DenseRecipe] = {
     "cnn": DenseRecipe(epochs=60, rate=0.05),
     "low-rank-cnn": DenseRecipe(epochs=60, rate=0.05),
 }
-"""All with batch 128, momentum 0.9, decay 5e-4, and flips but for digits."""
+"""All with batch 128, momentum 0.9, and flips but for digits."""
 
 
 @dataclass(frozen=True)

@@ -525,6 +525,16 @@ def test_its_seed_decides_a_dense_reference_whatever_was_drawn_before(tmp_path: 
     assert weights[0] == weights[1]
 
 
+def test_a_dense_recipe_has_a_decay_of_its_own(tmp_path: Path) -> None:
+    arena, squares = Arena(tiny_data(), CPU), []
+    for decay in (0.0, 5e-4, 1.0):
+        start = replace(START, recipe=DenseRecipe(1, 0.05, decay=decay), variant=f"{decay:g}")
+        assert train_dense([start], arena, tmp_path)
+        weights, _ = read_tensors(tmp_path / f"{start.name}.safetensors")
+        squares.append(sum(float(weight.square().sum()) for weight in weights.values()))
+    assert squares[0] > squares[1] > 1.1 * squares[2]
+
+
 def test_fewer_images_than_a_step_takes_are_refused(tmp_path: Path) -> None:
     data = tiny_data()
     few = replace(data, train=data.train.select(torch.arange(BATCH - 1)))

@@ -57,10 +57,12 @@ def tables() -> Mapping[str, Table]:
             # A call that was stopped may have gathered others than l0 alone.
             found = [arm for arm in WALKS if arm in record["arms"]] or [*record["arms"]][:1]
             for against in found:
-                name = _named(part, record) + (f"-{against}" if against != found[0] else "")
+                name, title = _named(part, record), _titled(part, record)
+                if against != found[0]:
+                    name, title = f"{name}-{against}", f"{title} Here {against} beside the others."
                 made[name] = arms_table(
                     record["arms"],
-                    title=_titled(part, record),
+                    title=title,
                     against=against,
                     controls=_controls(record, against),
                 )

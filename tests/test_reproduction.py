@@ -19,6 +19,7 @@ from sparsepath.lab.jobs import Job
 from sparsepath.lab.parts import EXPERIMENTS, parts
 from sparsepath.report.arms import arms_table
 from sparsepath.report.iterations import fit, unstopped
+from sparsepath.report.statistics import Sample, interval_of
 from sparsepath.storage import read_json, write_json, write_tensors
 
 FOLDER = Path(__file__).parent.parent / "reproduction"
@@ -44,6 +45,7 @@ def test_the_pages_tables_are_made_from_the_records(build):
     made = build["tables"]()
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert "<!-- table outcome -->" in text
+    assert "<!-- table t-test -->" in text
     assert build["page"](text, made) == text, "run reproduction/build.py"
     other = text.replace("| SVHN | NIN | l1 |", "| SVHN | NIN | l2 |")
     assert other != text
@@ -109,6 +111,37 @@ def test_best_mode_is_compared_with_the_dense_networks_after_all_epochs_of_the_c
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert f"| less that after 406 epochs more | {shown} |" in page
     assert {len(each) * 58 for each in tuned.values()} == {406}
+
+
+def test_what_the_page_says_of_fine_tuning_and_of_uneven_epochs_follows_from_the_records():
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    gains = []
+    for name in ("one", "several"):
+        networks = "networks" if name == "several" else "network"
+        pairs = read_json(FOLDER / f"cifar10/t-test/{name}-dense-{networks}.json")["pairs"]
+        assert all(pair["admm"] < pair["fine_tuning"] for pair in pairs)
+        gains.append(Sample.of([100 * (pair["fine_tuning"] - pair["dense"]) for pair in pairs]))
+    low, high = interval_of(gains[1])
+    said = f"({gains[0].mean:.2f}; on the five {gains[1].mean:.2f}, 95 %: {low:.2f} to {high:.2f})"
+    assert said in page
+
+    def epochs(finetune, arm):
+        """Of a path when it comes to half of its kernels, as accuracies are interpolated."""
+        a_point = 18 + finetune
+        arms = read_json(FOLDER / f"cifar10/comparisons/cnn-{finetune}.json")["arms"]
+        spent = [
+            np.interp(0.5, [zeros for zeros, _ in points], a_point * np.arange(1, len(points) + 1))
+            for points in arms[arm].values()
+        ]
+        return round(float(np.mean(spent)))
+
+    assert [epochs(5, arm) for arm in ("gradual", "ssl")] == [23, 23]
+    said = (
+        f"at 50 % it has had {epochs(5, 'l0')} epochs, l0-divided {epochs(5, 'l0-divided')}, where "
+        f"gradual magnitude and group lasso have had 23 ({epochs(40, 'l0')} and "
+        f"{epochs(40, 'gradual')} with the long fine-tunes"
+    )
+    assert said in page
 
 
 def test_there_is_a_table_for_each_network_on_each_data_set_and_each_comparison(build):
@@ -235,6 +268,7 @@ def test_a_comparison_and_a_t_test_find_their_place(tmp_path, monkeypatch, capsy
     assert "l0 - dense" not in made["cifar10-comparisons-nin-5.md"], "neither is there"
     # Both ways to walk l0 are compared with all others, each with the dense networks at its points.
     divided = made["cifar10-comparisons-nin-40-l0-divided.md"]
+    assert divided.startswith(f"{said} Here l0-divided beside the others.\n")
     assert "| l0-divided - l0 |  |  | +3.00 |" in divided
     assert "| l0-divided - dense, trained on |  |  | -0.50 |" in divided
     best = made["cifar10-best-mode-nin-60.md"]

@@ -466,6 +466,15 @@ def test_a_file_that_loses_more_than_the_tolerance_says_so(folder, monkeypatch):
         f"Warning: the file's test accuracy is {100 * lost:.2f} points below the dense network's, "
         "more than the run's tolerance of 20.00."
     )
+    # Who named no point is told what to expect of the run's own choice, and how to choose again.
+    printed = deployed(str(folder), "--force", "--out", str(folder / "own.sparsepath"))
+    (said,) = [line for line in printed.splitlines() if "tolerance" in line]
+    judges = results(folder)["dense"]["images"]["validation"]
+    assert said.endswith(
+        f"of 20.00. The sparsest point that {judges} validation images allow is at the edge of it, "
+        "so that other images are as likely to put it beyond: --max-drop 0.1 is more careful."
+    )
+    assert "careful" not in deployed(str(folder), "--max-drop", "0.2", "--force")
 
 
 def test_the_record_keeps_every_deployment_with_all_that_was_measured(folder, tmp_path):

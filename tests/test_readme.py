@@ -35,6 +35,22 @@ def test_the_digits_table_is_the_committed_runs() -> None:
     assert as_markdown(record) in page
 
 
+def test_what_a_choice_loses_is_what_was_measured() -> None:
+    page = " ".join((ROOT / "docs" / "digits" / "README.md").read_text(encoding="utf-8").split())
+    record = json.loads((ROOT / "benchmarks" / "results" / "choice.json").read_text())
+    train, validation, test = (record["images"][split] for split in ("train", "validation", "test"))
+    assert f"each on {train:,} digits, chosen by {validation} and judged by {test} others" in page
+    words = {4: "four", 5: "five", 6: "six"}
+    for tolerance, said in (
+        ("0.01", "a tolerance of 1 point they lose {:.2f} points on average, {} of them more than"),
+        ("0.005", "with 0.5 points {:.2f}, {} more than 0.5"),
+    ):
+        found = record["tolerances"][tolerance]
+        assert found["runs with a choice"] == record["seeds"] == 10
+        assert said.format(found["lost on average"], words[found["that lose more"]]) in page
+        assert f"at {found['zero kernels']:.0%}".replace("%", " %") in page
+
+
 def test_the_table_of_shipping_is_the_committed_record() -> None:
     page = (ROOT / "docs" / "shipping.md").read_text(encoding="utf-8")
     record = json.loads((ROOT / "benchmarks" / "results" / "shipping.json").read_text())

@@ -43,15 +43,16 @@ def deploy(
     effort: Effort | None = None,
 ) -> Deployed:
     """Deploy a point; its file lies in the run's folder unless told otherwise."""
-    form, effort = form or Form(), effort or Effort()
+    form, effort, wish = form or Form(), effort or Effort(), wish or Wish()
     record = finished_run(folder)
     try:
-        point = picked(record, wish or Wish())
+        point = picked(record, wish)
         number = point["index"] + 1
         path = target(out or folder / f"point-{number:02d}{form.ending}", form, force=force)
         found = deployable(folder, record, point)
         dense_test = float(record["dense"]["test"])
         tolerance = float(record["settings"]["tolerance"])
+        judges = int(record["dense"]["images"]["validation"]) if wish == Wish() else 0
     except (KeyError, TypeError) as error:
         raise BadInput(
             f"The figures of the run in {str(folder)!r} are damaged ({type(error).__name__}: "
@@ -75,7 +76,7 @@ def deploy(
         measured = sides(both, images, (ONE, MANY), effort)
     dense, deployed = measured["dense"], measured["deployed"]
     test, far = found.test(own), difference(eager(found.sparse), own, images)
-    notes = (*made.notes, *_loss(dense_test - test, tolerance))
+    notes = (*made.notes, *_loss(dense_test - test, tolerance, judges))
     figures = figures_of(
         point=number,
         form=form,
@@ -93,13 +94,22 @@ def deploy(
     )
 
 
-def _loss(lost: float, tolerance: float) -> tuple[str, ...]:
-    """A warning where the file itself loses more than the run's points were allowed to."""
+def _loss(lost: float, tolerance: float, judges: int) -> tuple[str, ...]:
+    """A warning where the file itself loses more than the run's points were allowed to.
+
+    Where the run chose the point, by so many images that judged it, it says what is to be expected.
+    """
     if lost <= tolerance + 1e-12:
         return ()
+    careful = (
+        f" The sparsest point that {judges:,} validation images allow is at the edge of it, so "
+        f"that other images are as likely to put it beyond: --max-drop {tolerance / 2:g} is more "
+        "careful."
+    )
     return (
         f"Warning: the file's test accuracy is {100 * lost:.2f} points below the dense network's, "
-        f"more than the run's tolerance of {100 * tolerance:.2f}.",
+        f"more than the run's tolerance of {100 * tolerance:.2f}."
+        f"{careful if judges and tolerance else ''}",
     )
 
 

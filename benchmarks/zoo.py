@@ -36,12 +36,14 @@ TORCHVISION = (
     *("shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "vgg11_bn"),
 )
 TIMM = (
-    *("convmixer_768_32", "cspdarknet53", "dla34", "edgenext_xx_small", "efficientvit_b0"),
-    *("ese_vovnet19b_dw", "fastvit_t8", "ghostnet_050", "ghostnetv2_100", "hrnet_w18_small"),
-    *("inception_next_atto", "lcnet_050", "mixnet_s", "mobilenetv3_small_050", "mobileone_s0"),
-    *("mobilevit_xxs", "nf_regnet_b0", "poolformer_s12", "regnetx_002", "repghostnet_050"),
-    *("repvgg_a0", "res2net50_14w_8s", "resnest14d", "rexnet_100", "selecsls42", "skresnet18"),
-    *("starnet_s1", "tf_efficientnet_lite0"),
+    *("convmixer_768_32", "convnextv2_atto", "cs3darknet_s", "cspdarknet53", "dla34"),
+    *("edgenext_xx_small", "efficientvit_b0", "ese_vovnet19b_dw", "fasternet_t0", "fastvit_t8"),
+    *("fbnetc_100", "ghostnet_050", "ghostnetv2_100", "hgnetv2_b0", "hrnet_w18_small"),
+    *("inception_next_atto", "lcnet_050", "mixnet_s", "mobilenetv3_small_050"),
+    *("mobilenetv4_conv_small_050", "mobileone_s0", "mobilevit_xxs", "nf_regnet_b0"),
+    *("poolformer_s12", "regnetx_002", "repghostnet_050", "repvgg_a0", "repvit_m0_9"),
+    *("res2net50_14w_8s", "resnest14d", "rexnet_100", "selecsls42", "skresnet18", "starnet_s1"),
+    *("tf_efficientnet_lite0", "tinynet_e"),
 )
 NAMES = (*(f"torchvision:{name}" for name in TORCHVISION), *(f"timm:{name}" for name in TIMM))
 SIDE = 64

@@ -24,7 +24,7 @@ from sparsepath.deploy.graph.operations import DROPOUTS, ELEMENTWISE, OPERATIONS
 from sparsepath.lab.models import CNN
 
 from .builds import CROSS, FOLDER, built
-from .cases import network
+from .cases import Response, network, scrambled
 from .embedded import EMULATOR, NEEDS, X86, answered, check, refused, run
 
 pytestmark = NEEDS
@@ -359,6 +359,13 @@ def test_what_a_node_carries_follows_it(sanitized, tmp_path):
     more = {"activation": "silu", "pool": (3, True)}
     graph = chain("conv", {**window(2, groups=1), **more}, {"weight": SAME})
     check(sanitized, GraphNetwork(graph), tmp_path / "net", numbers(*MAP))
+
+
+def test_functions_that_are_spelled_out_give_what_torch_gives(sanitized, tmp_path):
+    torch.manual_seed(0)
+    model, x = scrambled(Response()), numbers(2, 3, 16, 12)
+    save(model, tmp_path / "net", example=x)
+    check(sanitized, model, tmp_path / "net", x)
 
 
 def test_the_command_prints_classes_and_time(program, tmp_path):

@@ -1,10 +1,11 @@
-"""Reshapes and resizes whose lengths are computed, as operations that leave these lengths open."""
+"""Reshapes, resizes and pools whose lengths are computed, as operations that leave them open."""
 
 import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from sparsepath.deploy.capture.lengths import RESHAPES, Lengths, Size
@@ -96,6 +97,47 @@ def resized(lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, An
     return Draft("interpolate_like", (input, like), attributes)
 
 
+def pooled(spelling: Any, whole: str, sides: int) -> Translation:
+    """A pool, perhaps over whole images, whose height and width the code asks for."""
+
+    def translate(
+        lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Draft | Same:
+        def over(input: Any, kernel_size: Any, stride: Any = None, **rest: Any) -> Draft | None:
+            listed = isinstance(kernel_size, tuple | list)
+            if not _open(kernel_size) and not (listed and any(map(_open, kernel_size))):
+                return None
+            if any(rest[name] != usual for name, usual in USUAL_POOL.items() if name in rest):
+                return None
+            if isinstance(kernel_size, Part) and kernel_size.start == -sides:
+                lengths.given(as_value(input), sides + 2, sides + 2)
+            # The stride has nowhere to go.
+            same = _image(lengths, kernel_size) == as_value(input)
+            return Draft(whole, (input,), {"output_size": (1,) * sides}) if same else None
+
+        names = ("input", "kernel_size", "stride", "padding")
+        plain = len(arguments) <= len(names)
+        named = dict(zip(names, arguments, strict=False))
+        found = over(**named, **keywords) if plain else None
+        return translated(spelling, arguments, keywords) if found is None else found
+
+    return translate
+
+
+USUAL_POOL: Mapping[str, Any] = {
+    **{"padding": 0, "dilation": 1, "divisor_override": None, "return_indices": False},
+}
+POOLED: Mapping[object, Translation] = {
+    getattr(home, f"{name}_pool{sides}d"): pooled(
+        getattr(home, f"{name}_pool{sides}d"), f"adaptive_{name}_pool", sides
+    )
+    for name in ("max", "avg")
+    for sides in (1, 2, 3)
+    for home in (torch, nn.functional)
+    if hasattr(home, f"{name}_pool{sides}d")
+}
+
+
 def _open(x: Any) -> bool:
     return isinstance(x, Value | Length | Size | Shape | Part)
 
@@ -142,6 +184,7 @@ BY_LENGTHS: Mapping[object, Translation] = {
         **{spelling: _called(translation) for spelling, translation in PICKS.items()},
         **{spelling: _written(spelling) for spelling in RESHAPES},
         RESIZE: resized,
+        **POOLED,
     }.items()
 }
 """What calls mean that hang on lengths, from these, the arguments and keywords."""

@@ -23,6 +23,7 @@ from sparsepath.deploy.capture.dice import Dice
 from sparsepath.deploy.capture.norm_layers import is_plain
 from sparsepath.deploy.capture.pieces import how_many
 from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refuse_lost_kind
+from sparsepath.deploy.capture.spelled_out import SPELLED_OUT
 from sparsepath.deploy.capture.translate import Unknown
 from sparsepath.deploy.graph.copies import why_opaque
 
@@ -178,7 +179,14 @@ class Tracer(fx.Tracer):
     def create_proxy(
         self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **more: Any
     ) -> Any:
-        """Record a call; a function that `torch.fx.wrap` marked is traced into if it can be."""
+        """Record a call; a function that `torch.fx.wrap` marked is traced into if it can be.
+
+        In place of one that is others one after the other those are recorded.
+        """
+        if kind in ("call_function", "call_method") and target in SPELLED_OUT:
+            given = {name: x for name, x in kwargs.items() if x is not None}  # such as `out`
+            with suppress(Exception):  # called in a way that they do not mean
+                return self._followed(lambda: SPELLED_OUT[target](*args, **given))
         own = isinstance(target, FunctionType) and not target.__module__.startswith("torch.")
         if kind == "call_function" and own:
             with suppress(Exception):  # whatever a user's code may raise

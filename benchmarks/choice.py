@@ -31,10 +31,11 @@ def losses(records: list[Record], tolerance: float) -> Record:
             point = record["points"][index]
             lost = 100 * (record["dense"]["test"] - point["test"])
             found.append({"zero": point["sparsity"]["of_blocks"], "lost": lost})
+    mean = lambda figure: statistics.mean(each[figure] for each in found) if found else None
     return {
         "runs with a choice": len(found),
-        "zero kernels": statistics.mean(each["zero"] for each in found),
-        "lost on average": statistics.mean(each["lost"] for each in found),
+        "zero kernels": mean("zero"),
+        "lost on average": mean("lost"),
         "that lose more": sum(each["lost"] > 100 * tolerance + 1e-9 for each in found),
         "choices": found,
     }
@@ -54,11 +55,12 @@ def main() -> None:
     ]
     found = {f"{tolerance:g}": losses(records, tolerance) for tolerance in TOLERANCES}
     for tolerance, each in found.items():
-        print(
-            f"tolerance {100 * float(tolerance):g}: {each['runs with a choice']} choices, zero "
-            f"kernels {each['zero kernels']:.1%}, lost {each['lost on average']:.2f} points, "
-            f"{each['that lose more']} more than allowed"
-        )
+        if each["choices"]:
+            print(
+                f"tolerance {100 * float(tolerance):g}: {each['runs with a choice']} choices, zero "
+                f"kernels {each['zero kernels']:.1%}, lost {each['lost on average']:.2f} points, "
+                f"{each['that lose more']} more than allowed"
+            )
     images = records[0]["dense"]["images"]
     about = {"images": images, "seeds": options.seeds, **circumstances(torch.device("cpu"))}
     write_json(options.out, {"tolerances": found, **about})

@@ -86,6 +86,7 @@ const Operation OPERATIONS[] = {
     {"amax", 1, "dim! keepdim", "", of_one<reduced>},
     {"amin", 1, "dim! keepdim", "", of_one<reduced>},
     {"mean", 1, "dim! keepdim", "", run_mean},
+    {"norm", 1, "dim! keepdim", "", of_one<reduced>},
     {"sum", 1, "dim! keepdim", "", of_one<reduced>},
     {"pad", 1, "pad! mode value", "", run_pad},
     {"permute", 1, "dims!", "",

@@ -27,7 +27,7 @@ Value concatenated(Machine &machine, const Node &node, const Inputs &inputs);
 Value padded(Machine &machine, const Node &node, Value &x);
 Value pixels_shuffled(Machine &machine, const Node &node, Value &x);
 
-Value reduced(Machine &machine, const Node &node, Value &x);  // mean, sum, amax, amin
+Value reduced(Machine &machine, const Node &node, Value &x);  // mean, sum, norm, amax, amin
 Value group_normed(Machine &machine, const Node &node, Value &x);
 Value layer_normed(Machine &machine, const Node &node, Value &x);
 Value softmax(Machine &machine, const Node &node, Value &x, bool logarithm);

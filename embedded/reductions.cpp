@@ -7,7 +7,7 @@
 namespace sparsepath::embedded {
 
 Value reduced(Machine &machine, const Node &node, Value &x) {
-    const bool largest = node.op == "amax", least = node.op == "amin";
+    const bool largest = node.op == "amax", least = node.op == "amin", length = node.op == "norm";
     std::vector<bool> gone(x.shape.size(), false);
     const auto dims = node.attributes.integers("dim");
     for (int64_t dim : dims)
@@ -33,11 +33,12 @@ Value reduced(Machine &machine, const Node &node, Value &x) {
         if (largest || least)
             now = std::isnan(now) || (largest ? from[k] <= now : from[k] >= now) ? now : from[k];
         else
-            now += from[k];
+            now += length ? double(from[k]) * from[k] : from[k];
         for (size_t axis = at.size(); axis-- > 0 && ++at[axis] == x.shape[axis];) at[axis] = 0;
     }
     const double by = node.op == "mean" ? double(share) : 1;
-    for (size_t k = 0; k < found.size(); k++) y.plain.get()[k] = float(found[k] / by);
+    for (size_t k = 0; k < found.size(); k++)
+        y.plain.get()[k] = float(length ? std::sqrt(found[k]) : found[k] / by);
     return y;
 }
 

@@ -52,7 +52,9 @@ def deploy(
         found = deployable(folder, record, point)
         dense_test = float(record["dense"]["test"])
         tolerance = float(record["settings"]["tolerance"])
-        judges = int(record["dense"]["images"]["validation"]) if wish == Wish() else 0
+        # Else another point was wished for, or it is the file's form that lost more.
+        chosen = wish == Wish() and dense_test - float(point["test"]) > tolerance + 1e-12
+        judges = int(record["dense"]["images"]["validation"]) if chosen else 0
     except (KeyError, TypeError) as error:
         raise BadInput(
             f"The figures of the run in {str(folder)!r} are damaged ({type(error).__name__}: "
@@ -97,7 +99,7 @@ def deploy(
 def _loss(lost: float, tolerance: float, judges: int) -> tuple[str, ...]:
     """A warning where the file itself loses more than the run's points were allowed to.
 
-    Where the run chose the point, by so many images that judged it, it says what is to be expected.
+    Where the run chose a point that does, by so many images, it says what is to be expected.
     """
     if lost <= tolerance + 1e-12:
         return ()

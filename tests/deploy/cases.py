@@ -66,24 +66,20 @@ def network(name, *, zero=0.5, channels=3):
 
 
 class Response(nn.Module):
-    """Norms over neighbours, images, channels and lengths, a gate, and a pool of whole images."""
+    """A response norm like ConvNeXt V2's, folded pixels, a pool of all, and a length of one."""
 
     def __init__(self):
         super().__init__()
-        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 12, 3, padding=1)
-        self.third = nn.Conv2d(6 * 4, 10, 1)
-        self.near = nn.LocalResponseNorm(3, alpha=0.5)
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 6, 3, padding=1)
+        self.third, self.fc = nn.Conv2d(6 * 4, 10, 1), nn.Linear(10, 5)
         self.weight, self.bias = (nn.Parameter(torch.randn(6, 1, 1)) for _ in range(2))
-        self.gate, self.fold = nn.GLU(1), nn.PixelUnshuffle(2)
-        self.norm = nn.RMSNorm(10, eps=1e-3)
-        self.fc = nn.Linear(10, 5)
+        self.fold = nn.PixelUnshuffle(2)
 
     def forward(self, x):
-        x = self.gate(self.second(self.near(self.first(x).relu())).clone())
+        x = self.second(self.first(x).relu())
         lengths = x.norm(p=2, dim=(2, 3), keepdim=True)
         share = lengths / (lengths.mean(1, keepdim=True) + 1e-6)
         x = x + torch.addcmul(self.bias, self.weight, x * share)
         x = nn.functional.softsign(self.third(self.fold(x)))
-        x = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         x = nn.functional.avg_pool2d(x, x.size()[2:]).flatten(1)
         return self.fc(nn.functional.normalize(x))

@@ -27,6 +27,8 @@ INPLACE = {
 # Changes of a tensor that is there already by one that is to come: only `_Proxy` hears of others.
 LOST = (operator.setitem, "__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__",
         "__irshift__")  # fmt: skip
+# Where a recorded call keeps why it was not spelled out.
+WHY = "sparsepath why"
 # What a tensor tells of itself in numbers, and what it has that is a tensor.
 TOLD = ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "item")
 VIEWS = ("T", "mT", "H", "mH", "data", "real", "imag", "grad")

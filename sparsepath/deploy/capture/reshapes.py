@@ -13,12 +13,14 @@ from sparsepath.deploy.capture.picking import PICKS
 from sparsepath.deploy.capture.recorded import Part, Shape
 from sparsepath.deploy.capture.translate import (
     COMPUTED_SHAPE,
+    UNUSUAL,
     Draft,
     Length,
     Same,
     Unknown,
     as_plain,
     as_value,
+    repeated,
     translated,
 )
 from sparsepath.deploy.graph.graph import Value
@@ -97,45 +99,40 @@ def resized(lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, An
     return Draft("interpolate_like", (input, like), attributes)
 
 
-def pooled(spelling: Any, whole: str, sides: int) -> Translation:
-    """A pool, perhaps over whole images, whose height and width the code asks for."""
+def pooled(name: str, sides: int, spelling: object) -> Translation:
+    """A pool, perhaps over windows as large as its image, whose lengths the code asks for."""
+    names = ("input", "kernel_size", "stride", *POOL_ARGUMENTS[name])
 
     def translate(
         lengths: Lengths, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Draft | Same:
-        def over(input: Any, kernel_size: Any, stride: Any = None, **rest: Any) -> Draft | None:
-            listed = isinstance(kernel_size, tuple | list)
-            if not _open(kernel_size) and not (listed and any(map(_open, kernel_size))):
-                return None
-            if any(rest[name] != usual for name, usual in USUAL_POOL.items() if name in rest):
-                return None
-            if isinstance(kernel_size, Part) and kernel_size.start == -sides:
-                lengths.given(as_value(input), sides + 2, sides + 2)
-            # The stride has nowhere to go.
-            same = _image(lengths, kernel_size) == as_value(input)
-            return Draft(whole, (input,), {"output_size": (1,) * sides}) if same else None
-
-        names = ("input", "kernel_size", "stride", "padding")
-        plain = len(arguments) <= len(names)
-        named = dict(zip(names, arguments, strict=False))
-        found = over(**named, **keywords) if plain else None
-        return translated(spelling, arguments, keywords) if found is None else found
+        given = {**dict(zip(names, arguments, strict=False)), **keywords}
+        size = given.get("kernel_size")
+        if not _open(size) and not (isinstance(size, tuple | list) and any(map(_open, size))):
+            return translated(spelling, arguments, keywords)
+        plain = all(repeated(given.get(k, usual), 1)[0] == usual for k, usual in PLAIN.items())
+        # The stride has nowhere to go.
+        if not plain or not _covers(lengths, size, as_value(given["input"]), sides):
+            raise Unknown(COMPUTED_SHAPE)
+        return Draft(f"adaptive_{name}_pool", (given["input"],), {"output_size": (1,) * sides})
 
     return translate
 
 
-USUAL_POOL: Mapping[str, Any] = {
-    **{"padding": 0, "dilation": 1, "divisor_override": None, "return_indices": False},
+def _covers(lengths: Lengths, size: Any, input: Value, sides: int) -> bool:
+    """Whether these are the lengths of all sides of an image, which may come without a batch."""
+    if isinstance(size, Part) and size.start == -sides:
+        return size.value == input
+    return lengths.axes_of(input) == sides + 2 and _image(lengths, size) == input
+
+
+POOL_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "avg": ("padding", "ceil_mode", "count_include_pad", "divisor_override"),
+    "max": ("padding", "dilation", "ceil_mode", "return_indices"),
 }
-POOLED: Mapping[object, Translation] = {
-    getattr(home, f"{name}_pool{sides}d"): pooled(
-        getattr(home, f"{name}_pool{sides}d"), f"adaptive_{name}_pool", sides
-    )
-    for name in ("max", "avg")
-    for sides in (1, 2, 3)
-    for home in (torch, nn.functional)
-    if hasattr(home, f"{name}_pool{sides}d")
-}
+"""What a pool takes behind its stride."""
+PLAIN = {"padding": 0, "dilation": 1, "divisor_override": None, "return_indices": False}
+"""Where a window as large as its image is that image."""
 
 
 def _open(x: Any) -> bool:
@@ -173,7 +170,7 @@ def _refusing(translation: Translation) -> Translation:
         try:
             return translation(lengths, arguments, keywords)
         except TypeError as error:
-            raise Unknown(f"it is called in an unusual way ({error})") from error
+            raise Unknown(f"{UNUSUAL} ({error})") from error
 
     return translate
 
@@ -184,7 +181,15 @@ BY_LENGTHS: Mapping[object, Translation] = {
         **{spelling: _called(translation) for spelling, translation in PICKS.items()},
         **{spelling: _written(spelling) for spelling in RESHAPES},
         RESIZE: resized,
-        **POOLED,
+        **{
+            getattr(home, f"{name}_pool{sides}d"): pooled(
+                name, sides, getattr(home, f"{name}_pool{sides}d")
+            )
+            for name in POOL_ARGUMENTS
+            for sides in (1, 2, 3)
+            for home in (torch, nn.functional)
+            if hasattr(home, f"{name}_pool{sides}d")
+        },
     }.items()
 }
 """What calls mean that hang on lengths, from these, the arguments and keywords."""

@@ -18,6 +18,7 @@ from sparsepath.deploy.capture.own_arrays import OwnArrays
 from sparsepath.deploy.capture.picking import picked, unsqueezed
 from sparsepath.deploy.capture.pieces import Places, check_counted, extreme, one_of, pieces
 from sparsepath.deploy.capture.recorded import (
+    WHY,
     Method,
     Part,
     Shape,
@@ -187,7 +188,8 @@ class Translator:
                     raise
                 return translated(target, tuple(map(self._as_value, arguments)), keywords)
         except Unknown as unknown:
-            why = self.reasons.get(str(node.target), f"{unknown}{line_of(node)}")
+            own_why = f"{node.meta.get(WHY, unknown)}{line_of(node)}"
+            why = self.reasons.get(str(node.target), own_why)
         arguments, keywords = mapped((arguments, keywords), lambda leaf: self._measured(leaf, why))
         if node.op == "call_module":
             return Call(self._whole.get_submodule(str(node.target)), arguments, keywords, why)

@@ -22,9 +22,9 @@ from sparsepath.deploy.capture.asking import asks
 from sparsepath.deploy.capture.dice import Dice
 from sparsepath.deploy.capture.norm_layers import is_plain
 from sparsepath.deploy.capture.pieces import how_many
-from sparsepath.deploy.capture.recorded import counts, refuse_lost_changes, refuse_lost_kind
+from sparsepath.deploy.capture.recorded import WHY, counts, refuse_lost_changes, refuse_lost_kind
 from sparsepath.deploy.capture.spelled_out import SPELLED_OUT
-from sparsepath.deploy.capture.translate import Unknown
+from sparsepath.deploy.capture.translate import UNUSUAL, Unknown
 from sparsepath.deploy.graph.copies import why_opaque
 
 # While fx traces it takes over the calls and attributes of all modules there are, and math.
@@ -185,8 +185,12 @@ class Tracer(fx.Tracer):
         """
         if kind in ("call_function", "call_method") and target in SPELLED_OUT:
             given = {name: x for name, x in kwargs.items() if x is not None}  # such as `out`
-            with suppress(Exception):  # called in a way that they do not mean
+            try:
                 return self._followed(lambda: SPELLED_OUT[target](*args, **given))
+            except (TypeError, Unknown) as error:  # called in a way that they do not mean
+                found = super().create_proxy(kind, target, args, kwargs, *rest, **more)
+                found.node.meta[WHY] = str(error) if isinstance(error, Unknown) else UNUSUAL
+                return found
         own = isinstance(target, FunctionType) and not target.__module__.startswith("torch.")
         if kind == "call_function" and own:
             with suppress(Exception):  # whatever a user's code may raise

@@ -10,6 +10,7 @@ from sparsepath.deploy.graph.graph import Arrays, Attribute, Value
 
 COMPUTED_SHAPE = "its shape is computed from the input"
 """why a reshape is none of ours; an example of the inputs may still tell what it is"""
+UNUSUAL = "it is called in an unusual way"
 
 
 class Unknown(Exception):
@@ -65,7 +66,7 @@ def translated(
     try:
         return TRANSLATIONS[spelling](*arguments, **keywords)
     except TypeError as error:
-        raise Unknown(f"it is called in an unusual way ({error})") from error
+        raise Unknown(f"{UNUSUAL} ({error})") from error
 
 
 def as_value(x: Any) -> Value:

@@ -79,6 +79,27 @@ for _name in REDUCTIONS:
     TRANSLATIONS.update(dict.fromkeys([_name, getattr(torch, _name)], _reduction(_name)))
 
 
+@translates("norm", torch.norm)
+def _norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Draft | Same:
+    if p not in ("fro", 2) or dtype is not None:
+        raise Unknown(f"its norm is of order {p!r}, or it changes the type")
+    return _reduction("norm")(input, dim, keepdim)
+
+
+@translates(torch.linalg.vector_norm)
+def _vector_norm(x: Any, ord: Any = 2, dim: Any = None, *rest: Any, **more: Any) -> Draft | Same:
+    return _norm(x, ord, dim, *rest, **more)
+
+
+@translates(torch.linalg.norm)
+def _linalg_norm(A: Any, ord: Any = None, dim: Any = None, *rest: Any, **more: Any) -> Draft | Same:
+    if ord is not None and not isinstance(dim, int):
+        raise Unknown("it is a matrix norm")
+    return _norm(A, "fro" if ord is None else ord, dim, *rest, **more)
+
+
 # ---- what is nothing at all when a network is used
 
 

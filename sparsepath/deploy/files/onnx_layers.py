@@ -140,7 +140,9 @@ def _array_or(model: Model, node: Node, key: str, otherwise: Any) -> str:
     return own[0] if own else model.array(f"{node.name}:{key}", plain)
 
 
-REDUCED = {"mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin"}
+REDUCED = {
+    **{"mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "norm": "ReduceL2"},
+}
 
 
 @writes(*REDUCED, "sum")

@@ -172,6 +172,7 @@ REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
     "sum": lambda x, dim, keepdim=False: x.sum(dim, keepdim),
     "amax": lambda x, dim, keepdim=False: x.amax(dim, keepdim),
     "amin": lambda x, dim, keepdim=False: x.amin(dim, keepdim),
+    "norm": lambda x, dim, keepdim=False: torch.linalg.vector_norm(x, 2, dim, keepdim),
 }
 """One number of all along some axes."""
 

@@ -102,7 +102,7 @@ def _averaged(node: Node, value: Tensor, rank: int) -> Tensor:
 
 
 def _summed(node: Node, value: Tensor, rank: int) -> Tensor:
-    """As many times the constant as there are numbers, and no image is of one size for ever."""
+    """It hangs on how many numbers there are, and no image is of one size for ever."""
     return torch.where(value == 0, value, NAN)
 
 
@@ -110,5 +110,6 @@ KEEPS: Mapping[str, Callable[[Node, Tensor, int], Tensor]] = {
     "pad": _padded,
     "avg_pool": _averaged,
     "sum": _summed,
+    "norm": _summed,
 }
 """The operations that may make something else of a constant than itself."""

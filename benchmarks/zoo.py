@@ -36,14 +36,19 @@ TORCHVISION = (
     *("shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "vgg11_bn"),
 )
 TIMM = (
-    *("convmixer_768_32", "convnextv2_atto", "cs3darknet_s", "cspdarknet53", "dla34"),
-    *("edgenext_xx_small", "efficientvit_b0", "ese_vovnet19b_dw", "fasternet_t0", "fastvit_t8"),
-    *("fbnetc_100", "ghostnet_050", "ghostnetv2_100", "hgnetv2_b0", "hrnet_w18_small"),
-    *("inception_next_atto", "lcnet_050", "mixnet_s", "mobilenetv3_small_050"),
-    *("mobilenetv4_conv_small_050", "mobileone_s0", "mobilevit_xxs", "nf_regnet_b0"),
-    *("poolformer_s12", "regnetx_002", "repghostnet_050", "repvgg_a0", "repvit_m0_9"),
-    *("res2net50_14w_8s", "resnest14d", "rexnet_100", "selecsls42", "skresnet18", "starnet_s1"),
-    *("tf_efficientnet_lite0", "tinynet_e"),
+    *("convmixer_768_32", "convnextv2_atto", "cs3darknet_s", "cspdarknet53", "cspresnet50"),
+    *("dla34", "dpn48b", "edgenext_xx_small", "efficientvit_b0"),
+    *("ese_vovnet19b_dw", "fasternet_t0", "fastvit_t8", "fbnetc_100", "fbnetv3_b", "gernet_s"),
+    *("ghostnet_050", "ghostnetv2_100", "hardcorenas_a", "hgnet_tiny", "hgnetv2_b0"),
+    *("hrnet_w18_small", "inception_next_atto", "lcnet_050", "lcnetv2_base"),
+    *("legacy_seresnet18", "mambaout_femto", "mixnet_s", "mobilenetv1_100"),
+    *("mobilenetv2_050", "mobilenetv3_small_050", "mobilenetv4_conv_small_050"),
+    *("mobilenetv4_hybrid_medium", "mobileone_s0", "mobilevit_xxs", "mobilevitv2_050"),
+    *("nf_regnet_b0", "nfnet_l0", "poolformer_s12", "regnetx_002", "repghostnet_050"),
+    *("repvgg_a0", "repvit_m0_9", "res2net50_14w_8s", "resnest14d", "resnetv2_50"),
+    *("rexnet_100", "selecsls42", "semnasnet_050", "seresnet18", "shvit_s1", "skresnet18"),
+    *("spnasnet_100", "starnet_s1", "swiftformer_xs", "tf_efficientnet_lite0"),
+    *("tf_mobilenetv3_small_minimal_100", "tinynet_e", "tresnet_m", "xception41p"),
 )
 NAMES = (*(f"torchvision:{name}" for name in TORCHVISION), *(f"timm:{name}" for name in TIMM))
 SIDE = 64

@@ -226,7 +226,7 @@ class Untraceable(nn.Module):
 
 
 def test_what_compact_made_is_saved_by_no_factory(tmp_path):
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.CELU(), nn.Conv2d(4, 4, 1)).eval()
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.CELU(0.5), nn.Conv2d(4, 4, 1)).eval()
     small = compact(model, torch.randn(1, 3, 4, 4)).model
     with pytest.raises(BadInput, match=r"save the model that this one was made of, with fact"):
         save(small, tmp_path / "net")

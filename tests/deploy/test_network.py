@@ -148,7 +148,7 @@ class Foreign(nn.Module):
 
     def forward(self, x):
         x = torch.lerp(self.offset, self.norm(self.conv(x)), self.slope)
-        return torch.addcmul(self.offset, self.whole(self.whole(x)), self.gain)
+        return torch.lerp(self.offset, self.whole(self.whole(x)), self.gain)
 
 
 class Untraceable(nn.Module):

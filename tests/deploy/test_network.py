@@ -175,6 +175,20 @@ def test_weights_of_unknown_operations_are_kept():
     assert all(x.grad is not None for x in made.model.parameters())
 
 
+def test_a_weight_of_an_unknown_operation_and_a_known_one_stays_one():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.gain = nn.Conv2d(3, 8, 3), nn.Parameter(torch.rand(8, 1, 1))
+
+        def forward(self, x):
+            x = self.conv(x)
+            return torch.lerp(x, 2 * x, self.gain) * self.gain
+
+    made = compact(Twice().eval(), IMAGES).model
+    assert [name for name, _ in made.named_parameters()] == ["gain", "conv.weight", "conv.bias"]
+
+
 def test_weights_of_unknown_operations_come_back_from_a_state_dict():
     torch.manual_seed(0)
     first, second = (compact(Foreign().eval(), IMAGES).model for _ in range(2))

@@ -34,11 +34,14 @@ def lengthened(graph: Graph, shapes: Shapes) -> tuple[Graph, Shapes]:
 
 def shortened(graph: Graph, like: Graph) -> Graph:
     """The graph whose held arrays have the axes that they had in another."""
-    ranks = {node.name: node.arrays["value"].dim() for node in like if node.op == "constant"}
+    before = {node.name: node.arrays["value"] for node in like if node.op == "constant"}
 
     def shorter(node: Node, value: Tensor) -> Tensor:
-        more = value.dim() - ranks[node.name]
-        return value.reshape(value.shape[more:]) if more else value
+        own = before[node.name]
+        short = value.reshape(value.shape[value.dim() - own.dim() :])
+        # What was not cut is what it was: what torch runs may hold it, too.
+        whole = short.shape == own.shape and short.data_ptr() == own.data_ptr()
+        return own if whole else short
 
     return _with_values(graph, shorter)
 

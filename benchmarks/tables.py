@@ -176,7 +176,8 @@ def tables() -> str:
     parts += [
         f"## Networks of {libraries}",
         "By `benchmarks/zoo.py`: random weights, of every ungrouped convolution half of the "
-        "kernels zero and a quarter of the filters dead, images of 64 x 64. The last four columns "
+        "kernels zero and a quarter of the filters dead, images of 64 x 64, or "
+        "224 x 224 where a network takes no other. The last four columns "
         "are the largest differences from the model's own results, relative to their largest.",
         zoo(found),
     ]

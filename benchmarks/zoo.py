@@ -37,7 +37,8 @@ TORCHVISION = (
 )
 TIMM = (
     *("convmixer_768_32", "convnextv2_atto", "cs3darknet_s", "cspdarknet53", "cspresnet50"),
-    *("dla34", "dpn48b", "edgenext_xx_small", "efficientvit_b0"),
+    *("dla34", "dpn48b", "edgenext_x_small", "edgenext_xx_small", "efficientformer_l1"),
+    *("efficientvit_b0", "levit_128s"),
     *("ese_vovnet19b_dw", "fasternet_t0", "fastvit_t8", "fbnetc_100", "fbnetv3_b", "gernet_s"),
     *("ghostnet_050", "ghostnetv2_100", "hardcorenas_a", "hgnet_tiny", "hgnetv2_b0"),
     *("hrnet_w18_small", "inception_next_atto", "lcnet_050", "lcnetv2_base"),
@@ -52,6 +53,8 @@ TIMM = (
 )
 NAMES = (*(f"torchvision:{name}" for name in TORCHVISION), *(f"timm:{name}" for name in TIMM))
 SIDE = 64
+OTHERS = {"timm:efficientformer_l1": 224, "timm:levit_128s": 224}
+"""The sides of images where a network takes no other."""
 
 
 def made(name: str) -> nn.Module:
@@ -143,7 +146,8 @@ def main() -> None:
         "images": [2, 3, SIDE, SIDE],
     }
     for name in (name for name in given.names if name not in rows):
-        images = torch.randn(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+        side = OTHERS.get(name, SIDE)
+        images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
         rows[name] = tried(made(name), images)
         print(name, rows[name], flush=True)
         write_json(given.out, {**about, "rows": {key: rows[key] for key in sorted(rows)}})

@@ -42,12 +42,18 @@ def test_what_a_choice_loses_is_what_was_measured() -> None:
     assert f"each on {train:,} digits, chosen by {validation} and judged by {test} others" in page
     words = {4: "four", 5: "five", 6: "six"}
     for tolerance, said in (
-        ("0.01", "a tolerance of 1 point they lose {:.2f} points on average, {} of them more than"),
-        ("0.005", "with 0.5 points {:.2f}, {} more than 0.5"),
+        (
+            "0.01",
+            "a tolerance of 1 point they lose {:.2f} points on average ({:.2f} to {:.2f}), {} of "
+            "them more than",
+        ),
+        ("0.005", "with 0.5 points {:.2f} ({:.2f} to {:.2f}), {} more than 0.5"),
     ):
         found = record["tolerances"][tolerance]
         assert found["runs with a choice"] == record["seeds"] == 10
-        assert said.format(found["lost on average"], words[found["that lose more"]]) in page
+        lost = [choice["lost"] for choice in found["choices"]]
+        figures = (found["lost on average"], min(lost), max(lost))
+        assert said.format(*figures, words[found["that lose more"]]) in page
         assert f"at {found['zero kernels']:.0%}".replace("%", " %") in page
 
 

@@ -369,6 +369,7 @@ UNKNOWN = {
         "its norm is of order 1.0 (test_capture.py, line ",
     ),
     "norm of all": (Model(lambda self, x: x / x.norm()), "it leaves the axes open"),
+    "one length": (Model(lambda self, x: nn.functional.normalize(x, dim=None)), "the axes open"),
     "matrix norm": (Model(lambda self, x: torch.linalg.norm(x, 2, dim=(2, 3))), "a matrix norm"),
     "other ELU": (nn.CELU(0.5), "it is no ELU"),
     "unusual": (Model(lambda self, x: torch.rsqrt(x + 9, out=x.clone())), "writes into"),
@@ -445,6 +446,7 @@ def test_a_pool_over_a_whole_image_is_one_at_every_size(name):
     "pool",
     [
         lambda x: nn.functional.avg_pool2d(x, x.shape[2:], 1, 1),
+        lambda x: nn.functional.max_pool2d(x, x.shape[2:], 1, (0, 1)),
         lambda x: nn.functional.avg_pool2d(x, x.shape[2:], 1, 0, False, True, 5),
         lambda x: nn.functional.max_pool2d(nn.functional.pad(x, (1, 1, 1, 1)), x.shape[2:]),
         lambda x: nn.functional.max_pool2d(nn.functional.pad(x, (1, 1, 1, 1)), x.shape[-2:]),

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from sparsepath.deploy.capture.lengths import RESHAPES, Lengths, Size
@@ -23,6 +22,7 @@ from sparsepath.deploy.capture.translate import (
     repeated,
     translated,
 )
+from sparsepath.deploy.capture.translate_layers import dimensions
 from sparsepath.deploy.graph.graph import Value
 
 RESIZE = nn.functional.interpolate
@@ -110,7 +110,7 @@ def pooled(name: str, sides: int, spelling: object) -> Translation:
         size = given.get("kernel_size")
         if not _open(size) and not (isinstance(size, tuple | list) and any(map(_open, size))):
             return translated(spelling, arguments, keywords)
-        plain = all(repeated(given.get(k, usual), 1)[0] == usual for k, usual in PLAIN.items())
+        plain = all({*repeated(given.get(k, usual), 1)} == {usual} for k, usual in PLAIN.items())
         # The stride has nowhere to go.
         if not plain or not _covers(lengths, size, as_value(given["input"]), sides):
             raise Unknown(COMPUTED_SHAPE)
@@ -182,13 +182,9 @@ BY_LENGTHS: Mapping[object, Translation] = {
         **{spelling: _written(spelling) for spelling in RESHAPES},
         RESIZE: resized,
         **{
-            getattr(home, f"{name}_pool{sides}d"): pooled(
-                name, sides, getattr(home, f"{name}_pool{sides}d")
-            )
+            spelling: pooled(name, sides, spelling)
             for name in POOL_ARGUMENTS
-            for sides in (1, 2, 3)
-            for home in (torch, nn.functional)
-            if hasattr(home, f"{name}_pool{sides}d")
+            for spelling, sides in dimensions(f"{name}_pool").items()
         },
     }.items()
 }

@@ -184,7 +184,7 @@ class Tracer(fx.Tracer):
         In place of one that is others one after the other those are recorded.
         """
         if kind in ("call_function", "call_method") and target in SPELLED_OUT:
-            given = {name: x for name, x in kwargs.items() if x is not None}  # such as `out`
+            given = {name: x for name, x in kwargs.items() if name != "out" or x is not None}
             try:
                 return self._followed(lambda: SPELLED_OUT[target](*args, **given))
             except (TypeError, Unknown) as error:  # called in a way that they do not mean

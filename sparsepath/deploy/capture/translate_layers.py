@@ -140,7 +140,8 @@ def _prelu(input: Any, weight: Any) -> Draft:
 # ---- pools
 
 
-def _dimensions(name: str) -> dict[object, int]:
+def dimensions(name: str) -> dict[object, int]:
+    """What torch calls a layer of this name, and of how many dimensions that is."""
     return {
         getattr(home, f"{name}{n}d"): n
         for home in (torch, functional)
@@ -214,5 +215,5 @@ for _name, _of in {
     "adaptive_avg_pool": _adaptive("adaptive_avg_pool"),
     "adaptive_max_pool": _adaptive("adaptive_max_pool"),
 }.items():
-    for _spelling, _dims in _dimensions(_name).items():
+    for _spelling, _dims in dimensions(_name).items():
         TRANSLATIONS[_spelling] = _of(_dims)

@@ -140,9 +140,7 @@ def _array_or(model: Model, node: Node, key: str, otherwise: Any) -> str:
     return own[0] if own else model.array(f"{node.name}:{key}", plain)
 
 
-REDUCED = {
-    **{"mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "norm": "ReduceL2"},
-}
+REDUCED = {"mean": "ReduceMean", "norm": "ReduceL2", "amax": "ReduceMax", "amin": "ReduceMin"}
 
 
 @writes(*REDUCED, "sum")
